@@ -1,0 +1,1 @@
+"""`make demo`: the product's whole story on a real control plane."""

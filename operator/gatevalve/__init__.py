@@ -1,0 +1,1 @@
+"""gatevalve, operator package."""

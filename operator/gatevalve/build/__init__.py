@@ -1,0 +1,1 @@
+"""Pure builders from contracts to Kubernetes objects."""

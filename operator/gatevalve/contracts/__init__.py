@@ -1,0 +1,1 @@
+"""Names, files, messages and kinds that the parts of gatevalve agree on: pydantic and the standard library only."""

@@ -1,0 +1,116 @@
+"""What the operator hands to a Job (environment GATEVALVE_JOB) and what the Job says when it ends (termination message)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from gatevalve.contracts.kinds import AdapterShape, Artifact, Base, Recipe
+from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
+from gatevalve.contracts.policy import GatePolicySpec
+
+
+class JobInput(Contract):
+    """What every Job is told."""
+
+    channel: Name
+    channel_uid: Uid
+    candidate: Name
+    candidate_uid: Uid
+    attempt: ShortText = Field(description="Name of this attempt: <step>-<n>.")
+    data: Uri = Field(description="fsspec URL of the data area, without the channel's prefix.")
+
+
+class SnapshotInput(JobInput):
+    """`gatevalve-trainer snapshot`."""
+
+    window_from: Timestamp
+    window_to: Timestamp
+    incumbent_digest: DigestField | None = None
+    base_digest: DigestField
+    close_wait_seconds: int = Field(default=120, description="Longest wait for segments of the window to be closed.")
+
+
+class TrainInput(JobInput):
+    """`gatevalve-trainer train`: snapshot and parent are mounted read-only, work/<candidate uid>/ is writable."""
+
+    base: Base
+    adapter: AdapterShape
+    recipe: Recipe
+    parameters: dict[str, str] = Field(default_factory=dict)
+    seed: int = 0
+    snapshot_digest: DigestField
+    parent_digest: DigestField | None = Field(default=None, description="The incumbent; absent = a fresh adapter on the base.")
+    token_budget_divisor: int = Field(default=1, description="2 after running out of memory.")
+
+
+class FetchInput(JobInput):
+    """`gatevalve-trainer fetch`."""
+
+    base: Base
+    adapter: AdapterShape
+    artifact: Artifact
+    max_rank: int = 512
+
+
+class PublishInput(JobInput):
+    """`gatevalve-trainer publish`: copies work/<candidate uid>/<attempt>/ to adapters/<digest>/ and never overwrites."""
+
+    base: Base
+    adapter: AdapterShape
+    adapter_digest: DigestField
+    produced_by: ShortText = Field(description="The attempt that made the adapter.")
+
+
+class EvaluateInput(JobInput):
+    """`gatevalve-trainer evaluate`: asks the engine sidecar on 127.0.0.1."""
+
+    sealed: Uri = Field(description="fsspec URL of the sealed area, without the channel's prefix.")
+    engine_url: Uri = "http://127.0.0.1:8000"
+    test_entry: EntryName
+    test_digest: DigestField
+    round: int
+    test: int
+    policy: GatePolicySpec
+    policy_digest: DigestField
+    base: Base
+    candidate_digest: DigestField
+    incumbent_digest: DigestField | None = None
+    anchor_digest: DigestField | None = None
+    arms: dict[str, str] = Field(description="Engine model name of each arm: candidate, incumbent, anchor.")
+
+
+class SnapshotResult(Contract):
+    """Result of a snapshot."""
+
+    snapshot_digest: DigestField
+    rows: int
+    rewarded: int
+
+
+class AdapterResult(Contract):
+    """Result of train and fetch."""
+
+    adapter_digest: DigestField
+    steps: int = 0
+
+
+class EvidenceResult(Contract):
+    """Result of evaluate."""
+
+    evidence_digest: DigestField = Field(description="sha256 of report.json's bytes.")
+    pairs_digest: DigestField
+
+
+class Termination(Contract):
+    """The termination message of a Job's container, at most 4 KiB of JSON."""
+
+    version: Literal[1] = 1
+    step: ShortText
+    exit_code: int
+    reason: ShortText = ""
+    message: Message = ""
+    snapshot: SnapshotResult | None = None
+    adapter: AdapterResult | None = None
+    evidence: EvidenceResult | None = None

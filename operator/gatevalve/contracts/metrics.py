@@ -1,0 +1,94 @@
+"""The operator's metrics: every name, its labels and one sentence; the reference page and the dashboard are checked against them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gatevalve.contracts.reasons import ConditionReason, EntryReason, Verdict
+
+PREFIX = "gatevalve_"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A Prometheus metric: name without prefix, type, label names, what it says, and bounds in seconds for histograms."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    sentence: str
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The name that Prometheus stores samples under (histograms add _bucket, _sum and _count)."""
+        return PREFIX + self.name
+
+
+FLIP_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
+PRELOAD_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+CANDIDATES_TOTAL = Metric(
+    "candidates_total", "counter", ("channel", "verdict", "reason"), "Candidates that reached their end, by verdict and reason."
+)
+RELEASES_TOTAL = Metric("releases_total", "counter", ("channel", "action"), "Log entries written, by action.")
+REJECTION_RATIO = Metric(
+    "rejection_ratio",
+    "gauge",
+    ("channel",),
+    "Share of the last 20 verdicts in the log that were not Accept; absent before the first verdict.",
+)
+TESTS_REMAINING = Metric("tests_remaining", "gauge", ("channel",), "Tests that the round in force still pays for.")
+FLIP_SECONDS = Metric(
+    "flip_seconds", "histogram", ("channel",), "From a promotion's commit write to the last pod answering from it.", FLIP_BUCKETS
+)
+PRELOAD_SECONDS = Metric(
+    "preload_seconds", "histogram", ("channel",), "From the first preload of a promotion to its commit.", PRELOAD_BUCKETS
+)
+ROLLBACK_SECONDS = Metric(
+    "rollback_seconds", "histogram", ("channel",), "From a rollback's commit write to the last pod answering from it.", FLIP_BUCKETS
+)
+LIVE_RELEASE_INFO = Metric("live_release_info", "gauge", ("channel", "entry"), "1 for the entry that the alias shall answer from.")
+PODS_DIVERGED = Metric("pods_diverged", "gauge", ("channel",), "Pods of the pool that do not answer from the live entry.")
+LOG_VALID = Metric("log_valid", "gauge", ("channel",), "1 while the log is gapless, signed and equal to its external copy.")
+LOG_HEAD_SEQUENCE = Metric("log_head_sequence", "gauge", ("channel",), "Sequence of the newest entry; -1 while there is none.")
+LOG_UNEXPORTED = Metric("log_unexported", "gauge", ("channel",), "Entries that have no copy in the external log yet.")
+RECONCILE_SECONDS = Metric("reconcile_seconds", "histogram", (), "Time of one reconcile: gather, decide, execute.", RECONCILE_BUCKETS)
+RECONCILE_ERRORS_TOTAL = Metric("reconcile_errors_total", "counter", ("channel",), "Reconciles that failed and are tried again.")
+QUEUE_DEPTH = Metric("queue_depth", "gauge", (), "Channels that wait for a reconcile or are in one.")
+LAST_RECONCILE = Metric("last_reconcile_timestamp_seconds", "gauge", (), "Unix time of the last reconcile that succeeded.")
+
+METRICS: tuple[Metric, ...] = (
+    CANDIDATES_TOTAL,
+    RELEASES_TOTAL,
+    REJECTION_RATIO,
+    TESTS_REMAINING,
+    FLIP_SECONDS,
+    PRELOAD_SECONDS,
+    ROLLBACK_SECONDS,
+    LIVE_RELEASE_INFO,
+    PODS_DIVERGED,
+    LOG_VALID,
+    LOG_HEAD_SEQUENCE,
+    LOG_UNEXPORTED,
+    RECONCILE_SECONDS,
+    RECONCILE_ERRORS_TOTAL,
+    QUEUE_DEPTH,
+    LAST_RECONCILE,
+)
+
+RATIO_WINDOW = 20
+"""Verdicts that `rejection_ratio` looks back on."""
+
+FIRST_ENDS: tuple[tuple[str, str], ...] = (
+    (Verdict.ACCEPTED, EntryReason.GATE_PASSED),
+    (Verdict.REJECTED, EntryReason.PRIMARY_NOT_PASSED),
+    (Verdict.REJECTED, EntryReason.GUARD_REGRESSED),
+    (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_UNSOUND),
+    (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_FAILED),
+    ("Skipped", ConditionReason.NO_SIGNAL),
+    ("Errored", ConditionReason.STEP_FAILED),
+)
+"""Ends that `candidates_total` shows as 0 from the start, so that rate() sees the first of each."""

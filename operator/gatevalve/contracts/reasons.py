@@ -1,0 +1,237 @@
+"""Every state, verdict, reason and finding with its sentence; the reference pages are generated from here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Explained(StrEnum):
+    """A string enum whose members carry one sentence for people."""
+
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str = "") -> Explained:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        return member
+
+
+class Verdict(Explained):
+    """What the gate says of a test."""
+
+    ACCEPTED = "Accepted", "Every check passed; the adapter may serve."
+    REJECTED = "Rejected", "At least one check failed on sound evidence."
+    INCONCLUSIVE = "Inconclusive", "The evidence does not allow a verdict; no evidence is never a pass."
+
+
+class Outcome(Explained):
+    """What one check says."""
+
+    PASS = "Pass", "The bound is met."
+    FAIL = "Fail", "The bound is broken on sound evidence."
+    INSUFFICIENT = "Insufficient", "There is too little or unsound evidence for this check."
+
+
+class Action(Explained):
+    """What a log entry does."""
+
+    OPEN = "Open", "The channel's log starts: base, policy, anchor and key are fixed."
+    TEST = "Test", "A look at sealed items is paid for, before the evaluation Job exists."
+    ACCEPT = "Accept", "The gate accepted the candidate's adapter."
+    REJECT = "Reject", "The gate rejected the candidate or could not judge it."
+    PROMOTE = "Promote", "An accepted adapter becomes the live release."
+    ROLLBACK = "Rollback", "An earlier entry's adapter, or the base, becomes the live release again."
+    POLICY = "Policy", "Another policy digest is in force."
+
+
+SERVING_ACTIONS = frozenset({Action.OPEN, Action.PROMOTE, Action.ROLLBACK})
+"""Entries that say what the alias answers from."""
+
+
+class EntryReason(Explained):
+    """Why an entry was written."""
+
+    CHANNEL_OPENED = "ChannelOpened", "The channel was created."
+    CHANNEL_ADOPTED = "ChannelAdopted", "A recreated channel was adopted by annotation."
+    TEST_OPENED = "TestOpened", "A trained candidate is to be evaluated."
+    GATE_PASSED = "GatePassed", "All checks passed."
+    APPROVED = "Approved", "A person approved the accepted candidate."
+    PRIMARY_NOT_PASSED = "PrimaryNotPassed", "The sealed primary suite did not show the required gain; details stay in the evidence area."
+    GUARD_REGRESSED = "GuardRegressed", "A guard suite could not be shown to be no worse than the incumbent within its margin."
+    ANCHOR_REGRESSED = "AnchorRegressed", "A guard suite could not be shown to be no worse than the anchor within its margin."
+    BELOW_FLOOR = "BelowFloor", "A suite is not shown to be above its absolute floor."
+    BEHAVIOUR_CHANGED = "BehaviourChanged", "Replies on a behaviour suite left the allowed range, such as their length."
+    CHURN_TOO_HIGH = "ChurnTooHigh", "Too many answers that were right became wrong."
+    EVIDENCE_UNSOUND = "EvidenceUnsound", "Evidence is missing, short, duplicated, foreign or not finite."
+    EVIDENCE_FAILED = "EvidenceFailed", "The evaluation ended without complete evidence."
+    NOT_AUTHORIZED = "NotAuthorized", "The candidate's parent, digests, budget or quarantine forbid a release."
+    TRAINING_DIVERGED = "TrainingDiverged", "Training diverged; no adapter exists."
+    CANDIDATE_DELETED = "CandidateDeleted", "The candidate was deleted after its test was opened."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "The candidate ran past its deadline after its test was opened."
+    STALE = "Stale", "The incumbent changed after the test was opened."
+    PINNED = "Pinned", "A person pinned an earlier entry."
+    ROLLOUT_FAILED = "RolloutFailed", "The promotion did not settle on enough pods in time."
+    POLICY_CHANGED = "PolicyChanged", "The channel names a policy with another digest."
+
+
+class CandidateState(Explained):
+    """Where a candidate is; terminal states never change."""
+
+    QUEUED = "Queued", "Waiting for its turn in the channel."
+    SNAPSHOTTING = "Snapshotting", "A snapshot of captured traffic is being frozen."
+    FETCHING = "Fetching", "The artifact is being verified and copied."
+    TRAINING = "Training", "A training Job runs."
+    EVALUATING = "Evaluating", "An evaluation Job measures the candidate against the incumbent and the anchor."
+    ACCEPTED = "Accepted", "The gate accepted it; it waits to be promoted."
+    PROMOTED = "Promoted", "It was promoted; the release tells whether it is live."
+    REJECTED = "Rejected", "The gate rejected it."
+    INCONCLUSIVE = "Inconclusive", "The gate could not judge it."
+    SKIPPED = "Skipped", "There was nothing to learn from."
+    ERRORED = "Errored", "A step failed for good; the message says what to do."
+    ABORTED = "Aborted", "It was overtaken, denied or deleted."
+
+
+TERMINAL_STATES = frozenset(
+    {
+        CandidateState.PROMOTED,
+        CandidateState.REJECTED,
+        CandidateState.INCONCLUSIVE,
+        CandidateState.SKIPPED,
+        CandidateState.ERRORED,
+        CandidateState.ABORTED,
+    }
+)
+
+
+class Step(Explained):
+    """A Job of a candidate."""
+
+    SNAPSHOT = "snapshot", "Freezes captured traffic into a snapshot."
+    TRAIN = "train", "Trains an adapter on a snapshot."
+    FETCH = "fetch", "Verifies and copies an artifact made elsewhere."
+    EVALUATE = "evaluate", "Publishes the adapter and measures it."
+
+
+class CandidateCondition(Explained):
+    """Condition types of an AdapterCandidate."""
+
+    SNAPSHOT_READY = "SnapshotReady", "The snapshot it trains on exists."
+    TRAINED = "Trained", "Its adapter exists."
+    EVALUATED = "Evaluated", "Its evidence exists and is verified."
+    DECIDED = "Decided", "It has reached its end; reason and message tell which."
+
+
+class ChannelCondition(Explained):
+    """Condition types of an AdapterChannel."""
+
+    READY = "Ready", "Spec is valid, log is valid, and the live release serves on every reachable pod."
+    SERVING = "Serving", "Pods answer the alias from the live release."
+    LOG_VALID = "LogValid", "The log is gapless, signed, and equal to its external copy."
+    GATE_READY = "GateReady", "The policy exists and can be read."
+
+
+class ConditionReason(Explained):
+    """Reasons of conditions."""
+
+    AS_EXPECTED = "AsExpected", "Nothing to do."
+    WAITING = "Waiting", "Waiting for its turn."
+    IN_PROGRESS = "InProgress", "A step is running."
+    DONE = "Done", "The step is done."
+    NOT_NEEDED = "NotNeeded", "This step does not apply to this candidate."
+    CHANNEL_MISSING = "ChannelMissing", "The channel does not exist in this namespace."
+    POLICY_MISSING = "PolicyMissing", "The gate policy does not exist in this namespace."
+    CHANNEL_NOT_READY = "ChannelNotReady", "The channel cannot take candidates; its conditions tell why."
+    SPEC_INVALID = "SpecInvalid", "The spec breaks its contract."
+    BEHIND_ANOTHER = "BehindAnother", "Another candidate of the channel is in flight or older."
+    SERVING_UNSETTLED = "ServingUnsettled", "The last serving entry is not settled on the pods."
+    CHANNEL_PAUSED = "ChannelPaused", "The channel is paused."
+    CHANNEL_PINNED = "ChannelPinned", "The channel is pinned; nothing is promoted."
+    AWAITING_APPROVAL = "AwaitingApproval", "The channel asks for a person's approval."
+    GATE_PASSED = "GatePassed", "All checks passed."
+    GATE_REJECTED = "GateRejected", "The gate rejected the candidate."
+    GATE_INCONCLUSIVE = "GateInconclusive", "The gate could not judge the candidate."
+    NO_SIGNAL = "NoSignal", "Too few rows, or no spread in their rewards."
+    STEP_FAILED = "StepFailed", "A step failed for good."
+    CONTRACT_BROKEN = "ContractBroken", "An input of a step breaks its contract."
+    CAPTURE_BROKEN = "CaptureBroken", "Logged log-probabilities do not replay."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "The deadline passed."
+    STALE = "Stale", "The incumbent changed."
+    DENIED = "Denied", "A person denied the candidate."
+    DELETED = "Deleted", "The candidate is being deleted."
+    ROUND_EXHAUSTED = "RoundExhausted", "The round's tests are used up; a new round starts."
+    NO_PODS = "NoPods", "No pod carries the pool's label."
+    NO_REACHABLE_PODS = "NoReachablePods", "No pod of the pool answers."
+    ROLLING_OUT = "RollingOut", "The release is being preloaded, verified or flipped."
+    ROLLOUT_FAILED = "RolloutFailed", "The release did not settle in time and was taken back."
+    PODS_DEGRADED = "PodsDegraded", "The release serves, but some pods failed and are excluded."
+    CAPACITY_EXCEEDED = "CapacityExceeded", "The pods have too few LoRA slots."
+    ALIAS_CONFLICT = "AliasConflict", "The alias equals another served name."
+    RUNTIME_LORA_DISABLED = "RuntimeLoRADisabled", "The pods do not allow loading LoRA adapters at run time."
+    BASE_MISMATCH = "BaseMismatch", "The pods serve another base than the channel names."
+    KEY_UNKNOWN = "KeyUnknown", "The pods do not trust the operator's key."
+    LOG_INVALID = "LogInvalid", "The log is broken or differs from its external copy; nothing new is promoted."
+    UID_CHANGED = "UidChanged", "The channel was recreated; annotate it with gatevalve.dev/adopt: <old uid> to go on with its log."
+
+
+class EventReason(Explained):
+    """Reasons of Kubernetes Events."""
+
+    STEP_STARTED = "StepStarted", "A Job was created."
+    STEP_FAILED = "StepFailed", "A Job failed; message says what follows."
+    TEST_OPENED = "TestOpened", "A Test entry was written."
+    ACCEPTED = "Accepted", "The gate accepted a candidate."
+    REJECTED = "Rejected", "The gate rejected a candidate."
+    INCONCLUSIVE = "Inconclusive", "The gate could not judge a candidate."
+    SKIPPED = "Skipped", "A candidate had nothing to learn from."
+    ERRORED = "Errored", "A candidate failed for good."
+    ABORTED = "Aborted", "A candidate was overtaken, denied or deleted."
+    PROMOTED = "Promoted", "A Promote entry was written."
+    ROLLED_BACK = "RolledBack", "A Rollback entry was written."
+    LIVE = "Live", "A release is live on the pods."
+    POD_EXCLUDED = "PodExcluded", "A pod failed to take a release and is excluded."
+    LOG_INVALID = "LogInvalid", "The log is broken."
+    POLICY_CHANGED = "PolicyChanged", "Another policy is in force."
+
+
+class PodReason(Explained):
+    """Why a serving pod refuses or fails."""
+
+    MALFORMED = "Malformed", "The document breaks its contract."
+    UNSIGNED = "Unsigned", "The document's signature does not verify."
+    KEY_UNKNOWN = "KeyUnknown", "The signing key is not the one named in the pod's own spec."
+    REVISION_OLD = "RevisionOld", "The document is older than the one held."
+    REVISION_CONFLICT = "RevisionConflict", "A different document with the same revision is held."
+    FOREIGN_DOCUMENT = "ForeignDocument", "The document is for another namespace, pool or channel."
+    ALIAS_CONFLICT = "AliasConflict", "The alias equals the base's name, an adapter or another channel's alias."
+    BASE_MISMATCH = "BaseMismatch", "The document is for another base."
+    ADAPTER_MISSING = "AdapterMissing", "The store lacks the adapter or its MANIFEST."
+    DIGEST_MISMATCH = "DigestMismatch", "The adapter's bytes do not match the digest."
+    ADAPTER_UNSUPPORTED = "AdapterUnsupported", "The adapter's shape, rank or kind does not fit the base or the engine."
+    CAPACITY_EXCEEDED = "CapacityExceeded", "There is no free LoRA slot."
+    RUNTIME_LORA_DISABLED = "RuntimeLoRADisabled", "The engine does not load adapters at run time."
+    LOAD_FAILED = "LoadFailed", "The engine refused to load the adapter."
+    PROBE_FAILED = "ProbeFailed", "The loaded adapter does not answer as its trainer recorded."
+
+
+class Finding(Explained):
+    """What a check found; public findings become an entry's reason in the gate's disclosure."""
+
+    OK = "Ok", "The check passed."
+    EVIDENCE_ROWS = "EvidenceRows", "Rows are missing, short, duplicated or foreign."
+    EVIDENCE_NUMBERS = "EvidenceNumbers", "A number is missing, not finite or out of range."
+    EVIDENCE_DIGESTS = "EvidenceDigests", "The evidence was made for other digests."
+    EVIDENCE_SIZE = "EvidenceSize", "There are too few items or clusters."
+    EVIDENCE_MISSING = "EvidenceMissing", "Too large a share of the answers is missing."
+    EFFECT_TOO_SMALL = "EffectTooSmall", "The gain is below the least worthwhile one."
+    NOT_SIGNIFICANT = "NotSignificant", "The gain could be chance."
+    WORSE_THAN_MARGIN = "WorseThanMargin", "The loss is not shown to be within the margin."
+    BELOW_ANCHOR = "BelowAnchor", "The loss against the anchor is not shown to be within the margin."
+    BELOW_FLOOR = "BelowFloor", "The rate is not shown to be above the floor."
+    LENGTH_RATIO = "LengthRatio", "Replies became much longer or much shorter than the incumbent's."
+    POLICY_FOREIGN = "PolicyForeign", "The policy is not the one the test was paid under."
+    BASE_FOREIGN = "BaseForeign", "The adapter was made for another base."
+    PARENT_FOREIGN = "ParentForeign", "The parent is not the incumbent."
+    UNCHANGED = "Unchanged", "The adapter is the one that serves already."
+    BUDGET_EXHAUSTED = "BudgetExhausted", "The round's tests are used up."
+    QUARANTINED = "Quarantined", "The adapter's digest was rejected or rolled back before."

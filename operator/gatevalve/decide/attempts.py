@@ -1,0 +1,147 @@
+"""Attempts: what follows from the exit codes of a step's Jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gatevalve.contracts.exits import ExitCode
+from gatevalve.contracts.jobs import Termination
+from gatevalve.contracts.reasons import CandidateState, ConditionReason, Step
+from gatevalve.decide.view import JobView
+
+UNKNOWN_ATTEMPTS = 3
+RESUMES = 10
+MEMORY_ATTEMPTS = 2
+BACKOFF_SECONDS = 10
+BACKOFF_LIMIT_SECONDS = 300
+MISSING_POD_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start attempt `attempt`, with the token budget divided by `token_budget_divisor`."""
+
+    attempt: int
+    token_budget_divisor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The attempt runs; `waiting` says why its Pod has not started."""
+
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Look again after `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The step is done."""
+
+    job: JobView
+    termination: Termination
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The step ended for good without a result."""
+
+    job: JobView
+    state: CandidateState
+    reason: ConditionReason
+    message: str
+    diverged: bool = False
+
+
+StepState = Start | Running | Pause | Done | Ended
+
+
+def of_step(jobs: Iterable[JobView], candidate_uid: str, step: Step) -> tuple[JobView, ...]:
+    """The attempts of one step of a candidate, oldest first."""
+    chosen = (job for job in jobs if job.candidate_uid == candidate_uid and job.step == step)
+    return tuple(sorted(chosen, key=lambda job: job.attempt))
+
+
+def step_state(attempts: tuple[JobView, ...], now: datetime) -> StepState:
+    """What the attempts of a step so far ask for."""
+    if not attempts:
+        return Start(1)
+    last = attempts[-1]
+    if not last.finished:
+        return Running(last)
+    if last.succeeded and last.termination is not None:
+        return Done(last, last.termination)
+    if last.exit_code is None and not last.disrupted and not last.deadline_exceeded and _just_finished(last, now):
+        return Pause(1)
+    return _after_failure(attempts, last, now)
+
+
+def _just_finished(job: JobView, now: datetime) -> bool:
+    return job.finished_at is None or now - job.finished_at < timedelta(seconds=MISSING_POD_SECONDS)
+
+
+def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) -> StepState:
+    text = _message(last)
+    final = _FINAL.get(last.exit_code) if last.exit_code is not None else None
+    if final is not None:
+        return Ended(last, *final, text, diverged=last.exit_code == ExitCode.DIVERGED)
+    if last.deadline_exceeded:
+        return Ended(last, CandidateState.ERRORED, ConditionReason.DEADLINE_EXCEEDED, f"{last.name} ran past its deadline")
+    if _is_memory(last):
+        return _retry(attempts, MEMORY_ATTEMPTS, _is_memory, text, divisor=2)
+    if last.exit_code == ExitCode.BACKEND_UNAVAILABLE:
+        return _after_backoff(attempts, last, now)
+    if _is_interruption(last):
+        return _retry(attempts, RESUMES, _is_interruption, text)
+    return _retry(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text)
+
+
+_FINAL = {
+    ExitCode.CONTRACT: (CandidateState.ERRORED, ConditionReason.CONTRACT_BROKEN),
+    ExitCode.NO_SIGNAL: (CandidateState.SKIPPED, ConditionReason.NO_SIGNAL),
+    ExitCode.DIVERGED: (CandidateState.REJECTED, ConditionReason.GATE_REJECTED),
+    ExitCode.REPLAY_MISMATCH: (CandidateState.ERRORED, ConditionReason.CAPTURE_BROKEN),
+}
+
+
+def _is_memory(job: JobView) -> bool:
+    return job.out_of_memory or job.exit_code == ExitCode.OUT_OF_MEMORY
+
+
+def _is_interruption(job: JobView) -> bool:
+    return not _is_memory(job) and (job.disrupted or job.exit_code is None or job.exit_code == ExitCode.TERMINATED)
+
+
+def _is_unknown(job: JobView) -> bool:
+    known = job.exit_code in _FINAL or job.exit_code == ExitCode.BACKEND_UNAVAILABLE
+    return not (known or _is_memory(job) or _is_interruption(job) or job.deadline_exceeded)
+
+
+def _retry(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], bool], text: str, divisor: int = 1) -> StepState:
+    last = attempts[-1]
+    count = sum(1 for job in attempts if same(job))
+    if count >= limit:
+        return Ended(last, CandidateState.ERRORED, ConditionReason.STEP_FAILED, f"{text} ({count} attempts)")
+    return Start(last.attempt + 1, divisor)
+
+
+def _after_backoff(attempts: tuple[JobView, ...], last: JobView, now: datetime) -> StepState:
+    failures = sum(job.exit_code == ExitCode.BACKEND_UNAVAILABLE for job in attempts)
+    wait = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_LIMIT_SECONDS)
+    left = wait - (now - (last.finished_at or now)).total_seconds()
+    return Start(last.attempt + 1) if left <= 0 else Pause(left)
+
+
+def _message(job: JobView) -> str:
+    if job.termination is not None and job.termination.message:
+        return job.termination.message
+    if job.exit_code is None:
+        return f"the Pod of {job.name} is gone"
+    return f"{job.name} ended with exit code {job.exit_code}; see its log"

@@ -1,0 +1,115 @@
+"""Channel documents: what every pod of a pool shall hold, and the revision that orders it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gatevalve.contracts.kinds import AdapterChannelSpec
+from gatevalve.contracts.names import adapter_dir, digest_hex
+from gatevalve.contracts.serving import AdapterOnPod, AdapterRole, ChannelDocument, Route
+from gatevalve.decide.log import LogState, name_of, served_digest
+from gatevalve.decide.view import EntryView, PoolView, View
+
+
+def route_to(entry: EntryView) -> Route:
+    """All of the alias's traffic to what an entry serves."""
+    serves = entry.spec.serves
+    return Route(adapter=serves.adapter if serves else None, entry=name_of(entry.spec), weight=100)
+
+
+def adapter_of(entry: EntryView, role: AdapterRole) -> tuple[AdapterOnPod, ...]:
+    """The adapter an entry serves, in a role; empty for the base."""
+    serves = entry.spec.serves
+    if serves is None or serves.adapter is None or serves.digest is None or serves.uri is None:
+        return ()
+    return (AdapterOnPod(name=serves.adapter, digest=serves.digest, uri=serves.uri, role=role),)
+
+
+def adapter_uri(channel_uid: str, digest: str) -> str:
+    """Where a published adapter lies in the data area, relative to its root."""
+    return adapter_dir(channel_uid, digest_hex(digest))
+
+
+def warm_entry(log: LogState) -> EntryView | None:
+    """The serving entry kept loaded for a quick way back: the newest before the live one with another adapter that is not quarantined."""
+    live = log.live
+    if live is None:
+        return None
+    for entry in reversed(log.serving[:-1]):
+        digest = served_digest(entry)
+        if digest is not None and digest != served_digest(live) and digest not in log.quarantine:
+            return entry
+    return None
+
+
+def committed_document(view: View, spec: AdapterChannelSpec, log: LogState) -> ChannelDocument:
+    """The document in which the alias answers from the live entry (revision not yet set)."""
+    live = _live(log)
+    warm = warm_entry(log)
+    adapters = adapter_of(live, AdapterRole.LIVE) + (adapter_of(warm, AdapterRole.WARM) if warm else ())
+    return _document(view, spec, log, adapters, route_to(live))
+
+
+def preload_document(view: View, spec: AdapterChannelSpec, log: LogState) -> ChannelDocument:
+    """The document that loads the live entry's adapter beside the one still serving (revision not yet set)."""
+    live, before = _live(log), log.serving[-2]
+    adapters = adapter_of(before, AdapterRole.LIVE) + adapter_of(live, AdapterRole.PRELOAD)
+    return _document(view, spec, log, adapters, route_to(before))
+
+
+def with_revision(content: ChannelDocument, pool: PoolView) -> ChannelDocument:
+    """The document under the revision that already names it, or under the next step of its sequence."""
+    sequence = content.revision[0]
+    steps = sorted(_steps_seen(sequence, pool), reverse=True)
+    for step in steps:
+        candidate = content.model_copy(update={"revision": (sequence, step)})
+        if _is_held(candidate, pool):
+            return candidate if step == steps[0] else content.model_copy(update={"revision": (sequence, steps[0] + 1)})
+    return content.model_copy(update={"revision": (sequence, steps[0] + 1 if steps else 0)})
+
+
+def _steps_seen(sequence: int, pool: PoolView) -> set[int]:
+    return {revision[1] for revision in _revisions(pool) if len(revision) == 2 and revision[0] == sequence}
+
+
+def _revisions(pool: PoolView) -> Iterable[tuple[int, ...]]:
+    if pool.document is not None:
+        yield pool.document.document.revision
+    for pod in pool.pods:
+        if pod.report is not None:
+            yield pod.report.revision
+
+
+def _is_held(document: ChannelDocument, pool: PoolView) -> bool:
+    if pool.document is not None and pool.document.document == document:
+        return True
+    digest = document.digest_of()
+    return any(pod.report is not None and pod.report.document_digest == digest for pod in pool.pods)
+
+
+def _live(log: LogState) -> EntryView:
+    live = log.live
+    if live is None:
+        raise ValueError("a channel without an Open entry has no document")
+    return live
+
+
+def _document(
+    view: View, spec: AdapterChannelSpec, log: LogState, adapters: tuple[AdapterOnPod, ...], route: Route
+) -> ChannelDocument:
+    live = _live(log)
+    return ChannelDocument(
+        namespace=view.settings.namespace,
+        pool=spec.serving.pool,
+        channel=view.name,
+        uid=live.spec.channel.uid,
+        base_name=spec.base.name,
+        base_digest=spec.base.digest,
+        key_id=view.settings.key_id,
+        revision=(live.spec.sequence, 0),
+        alias=spec.alias,
+        adapters=adapters,
+        routes=(route,),
+        drain_seconds=spec.serving.drain_seconds,
+        capture=spec.capture,
+    )

@@ -1,0 +1,156 @@
+"""Drafts of log entries: what a decision wants written. The executor adds previousDigest, digest and signature."""
+
+from __future__ import annotations
+
+from gatevalve.contracts.kinds import (
+    AdapterChannelSpec,
+    AdapterReleaseSpec,
+    CandidateRef,
+    ChannelRef,
+    EvidenceStatus,
+    GateFacts,
+    Lineage,
+    Opening,
+    Serves,
+)
+from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.reasons import Action, EntryReason, Verdict
+from gatevalve.decide.conditions import timestamp
+from gatevalve.decide.log import LogState, name_of
+from gatevalve.decide.view import CandidateView, ChannelView, EntryView, View
+
+
+def open_entry(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, policy: GatePolicySpec) -> AdapterReleaseSpec:
+    """The channel's log starts; an adopted channel goes on serving what serves."""
+    adopted = log.channel_uid
+    live = log.live
+    return _draft(
+        view,
+        log,
+        Action.OPEN,
+        EntryReason.CHANNEL_ADOPTED if adopted else EntryReason.CHANNEL_OPENED,
+        f"adopted from channel uid {adopted}" if adopted else "the base serves until the first promotion",
+        channel=ChannelRef(name=channel.meta.name, uid=channel.meta.uid),
+        serves=live.spec.serves if live else Serves(base=True),
+        opening=Opening(base=spec.base, policy_digest=policy.digest_of(), adopted_uid=adopted),
+        policy=policy,
+    )
+
+
+def policy_entry(view: View, log: LogState, policy: GatePolicySpec) -> AdapterReleaseSpec:
+    """Another policy is in force from here on."""
+    return _draft(view, log, Action.POLICY, EntryReason.POLICY_CHANGED, f"policy digest {policy.digest_of()}", policy=policy)
+
+
+def test_entry(view: View, log: LogState, candidate: CandidateView, gate: GateFacts, lineage: Lineage) -> AdapterReleaseSpec:
+    """A look is paid before it is taken."""
+    message = f"test {gate.test} of round {gate.round}"
+    return _draft(view, log, Action.TEST, EntryReason.TEST_OPENED, message, candidate=_ref(candidate), gate=gate, lineage=lineage)
+
+
+def accept_entry(view: View, log: LogState, test: AdapterReleaseSpec, evidence: EvidenceStatus, effect_bp: int | None) -> AdapterReleaseSpec:
+    """The gate accepted the tested adapter."""
+    gate = test.gate.model_copy(update={"evidence": evidence, "effect_basis_points": effect_bp}) if test.gate else None
+    return _verdict(view, log, test, Action.ACCEPT, Verdict.ACCEPTED, EntryReason.GATE_PASSED, "every check passed", gate)
+
+
+def reject_entry(
+    view: View, log: LogState, test: AdapterReleaseSpec, verdict: Verdict, reason: EntryReason, message: str, evidence: EvidenceStatus | None
+) -> AdapterReleaseSpec:
+    """The gate rejected the tested adapter or could not judge it."""
+    gate = test.gate.model_copy(update={"evidence": evidence}) if test.gate else None
+    return _verdict(view, log, test, Action.REJECT, verdict, reason, message, gate)
+
+
+def diverged_entry(view: View, log: LogState, candidate: CandidateView, message: str) -> AdapterReleaseSpec:
+    """Training diverged: the only rejection without a test."""
+    return _draft(
+        view, log, Action.REJECT, EntryReason.TRAINING_DIVERGED, message, verdict=Verdict.REJECTED, candidate=_ref(candidate)
+    )
+
+
+def promote_entry(view: View, log: LogState, accept: AdapterReleaseSpec, serves: Serves, actor: str | None) -> AdapterReleaseSpec:
+    """An accepted adapter becomes the live release; `actor` is the person who approved, if one did."""
+    return _draft(
+        view,
+        log,
+        Action.PROMOTE,
+        EntryReason.APPROVED if actor else EntryReason.GATE_PASSED,
+        f"accepted in {name_of(accept)}",
+        candidate=accept.candidate,
+        serves=serves,
+        lineage=accept.lineage,
+        gate=accept.gate,
+        actor=actor,
+    )
+
+
+def rollback_entry(view: View, log: LogState, target: EntryView, reason: EntryReason, message: str, actor: str | None) -> AdapterReleaseSpec:
+    """An earlier entry's adapter, or the base, becomes the live release again."""
+    return _draft(
+        view,
+        log,
+        Action.ROLLBACK,
+        reason,
+        message,
+        serves=target.spec.serves,
+        restores=log.restored(target.spec),
+        lineage=target.spec.lineage,
+        actor=actor,
+    )
+
+
+def _verdict(
+    view: View,
+    log: LogState,
+    test: AdapterReleaseSpec,
+    action: Action,
+    verdict: Verdict,
+    reason: EntryReason,
+    message: str,
+    gate: GateFacts | None,
+) -> AdapterReleaseSpec:
+    return _draft(view, log, action, reason, message, verdict=verdict, candidate=test.candidate, gate=gate, lineage=test.lineage)
+
+
+def _ref(candidate: CandidateView) -> CandidateRef:
+    return CandidateRef(name=candidate.meta.name, uid=candidate.meta.uid)
+
+
+def _draft(
+    view: View,
+    log: LogState,
+    action: Action,
+    reason: EntryReason,
+    message: str,
+    *,
+    channel: ChannelRef | None = None,
+    verdict: Verdict | None = None,
+    candidate: CandidateRef | None = None,
+    serves: Serves | None = None,
+    restores: str | None = None,
+    opening: Opening | None = None,
+    lineage: Lineage | None = None,
+    gate: GateFacts | None = None,
+    policy: GatePolicySpec | None = None,
+    actor: str | None = None,
+) -> AdapterReleaseSpec:
+    return AdapterReleaseSpec(
+        channel=channel or ChannelRef(name=view.name, uid=log.channel_uid or ""),
+        sequence=log.next_sequence,
+        action=action,
+        reason=reason,
+        message=message[:1024],
+        verdict=verdict,
+        candidate=candidate,
+        serves=serves,
+        restores=restores,
+        opening=opening,
+        lineage=lineage,
+        gate=gate,
+        policy=policy,
+        actor=actor or view.settings.actor,
+        decided_at=timestamp(view.now),
+        operator_version=view.settings.operator_version,
+        key_id=view.settings.key_id,
+    )

@@ -1,0 +1,151 @@
+"""Executes a plan: its actions in order, each safe to repeat, then the statuses, then the events. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gatevalve.contracts.errors import AlreadyExistsError, ConflictError, NotFoundError, ServingError, StoreError
+from gatevalve.contracts.kinds import AdapterReleaseSpec
+from gatevalve.contracts.names import GROUP, LABEL_POOL, entry_name, pool_configmap
+from gatevalve.contracts.serving import AdapterRole, ChannelDocument
+from gatevalve.decide.plan import Action, AnnotatePod, AppendEntry, CommitDocument, CopyEntry, CreateJob, DeleteJob, Plan, PushDocument
+from gatevalve.decide.view import View
+from gatevalve.engine.append import Appender
+from gatevalve.engine.cache import ObjectCache
+from gatevalve.engine.events import EventRecorder
+from gatevalve.engine.statuses import StatusWriter
+from gatevalve.engine.timings import RolloutTimes
+from gatevalve.io.clock import Clock
+from gatevalve.io.ports import CONFIGMAPS, JOBS, PODS, Cluster, PodAddress, ServingPods
+from gatevalve.io.signing import Signer
+
+log = logging.getLogger(__name__)
+
+Appended = Callable[[AdapterReleaseSpec], None]
+"""Told of an entry that stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Carries plans out. Everything it writes to is a parameter."""
+
+    cluster: Cluster
+    serving: ServingPods
+    cache: ObjectCache
+    clock: Clock
+    signer: Signer
+    appender: Appender
+    statuses: StatusWriter
+    events: EventRecorder
+    times: RolloutTimes
+    appended: Appended
+
+    async def execute(self, plan: Plan, view: View) -> None:
+        """Carry a plan out.
+
+        Raises ConflictError when something changed since the view, ClusterError or StoreError when a write failed; what came before it has happened,
+        and nothing after it has. A pod that does not take a document is no error: its next report tells.
+        """
+        for batch in batches(plan.actions):
+            await asyncio.gather(*(self._act(action, view) for action in batch))
+        for update in plan.statuses:
+            await self.statuses.write(update)
+        for event in plan.events:
+            await self.events.emit(event)
+        await self._copy_late(plan, view)
+
+    async def _act(self, action: Action, view: View) -> None:
+        match action:
+            case AppendEntry():
+                await self._append(action, view)
+            case CopyEntry():
+                await self.appender.copy(view.name, action.sequence)
+            case CreateJob():
+                await self._create_job(action)
+            case DeleteJob():
+                await self._delete_job(action)
+            case PushDocument():
+                await self._push(action, view)
+            case CommitDocument():
+                await self._commit(action)
+            case AnnotatePod():
+                await self._annotate(action)
+
+    async def _append(self, action: AppendEntry, view: View) -> None:
+        entry = await self.appender.append(view, action.entry)
+        self.appended(entry)
+        if action.copy_first:
+            await self.appender.copy(view.name, entry.sequence)
+
+    async def _copy_late(self, plan: Plan, view: View) -> None:
+        """Copies of entries that act at once; one that fails is copied by a later reconcile, which sees it missing."""
+        for action in plan.actions:
+            if isinstance(action, AppendEntry) and not action.copy_first:
+                try:
+                    await self.appender.copy(view.name, action.entry.sequence)
+                except StoreError as error:
+                    log.error("%s has no external copy yet: %s", entry_name(view.name, action.entry.sequence), error)
+
+    async def _create_job(self, action: CreateJob) -> None:
+        try:
+            created = await self.cluster.create(JOBS, action.manifest)
+        except AlreadyExistsError:
+            found = await self.cluster.get(JOBS, action.manifest["metadata"]["name"])
+            if found is None:
+                raise ConflictError(f"Job {action.manifest['metadata']['name']} existed and is gone") from None
+            created = found
+        self.cache.put(JOBS, created)
+
+    async def _delete_job(self, action: DeleteJob) -> None:
+        known = self.cache.get(JOBS, action.name)
+        await self.cluster.delete(JOBS, action.name, known["metadata"]["uid"] if known else None)
+
+    async def _push(self, action: PushDocument, view: View) -> None:
+        pod = next((pod for pod in view.pool.pods if pod.name == action.pod), None)
+        if pod is None or pod.ip is None or view.channel is None or view.channel.spec is None:
+            return
+        if any(adapter.role is AdapterRole.PRELOAD for adapter in action.document.adapters):
+            self.times.preloading(view.name, _entry(action.document), self.clock.monotonic())
+        address = PodAddress(pod.ip, view.channel.spec.serving.port)
+        try:
+            await self.serving.put_document(address, self.signer.sign_document(action.document))
+        except ServingError as error:
+            log.warning("%s did not take the document: %s", pod.name, error)
+
+    async def _commit(self, action: CommitDocument) -> None:
+        """The write that decides what a pool serves. Without a version the ConfigMap must not exist, with one it must still have it."""
+        signed = self.signer.sign_document(action.document)
+        name, data = pool_configmap(action.pool), {action.channel: signed.canonical().decode()}
+        self.times.committed(action.channel, _entry(action.document), self.clock.monotonic())
+        labels = {LABEL_POOL: action.pool}
+        if action.resource_version is None:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data}
+            await self.cluster.create(CONFIGMAPS, body)
+            return
+        metadata = {"name": name, "resourceVersion": action.resource_version}
+        await self.cluster.apply(CONFIGMAPS, {"metadata": metadata, "data": data}, f"gatevalve-{action.channel}")
+
+    async def _annotate(self, action: AnnotatePod) -> None:
+        patch = {"metadata": {"annotations": {f"{GROUP}/{action.channel}": action.entry}}}
+        try:
+            self.cache.put(PODS, await self.cluster.merge(PODS, action.pod, patch))
+        except NotFoundError:
+            return
+
+
+def batches(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """The actions in order; neighbouring pushes and annotations go out together, so that a slow pod delays no other."""
+    for side_by_side, group in groupby(actions, key=lambda action: isinstance(action, PushDocument | AnnotatePod)):
+        if side_by_side:
+            yield list(group)
+        else:
+            yield from ([action] for action in group)
+
+
+def _entry(document: ChannelDocument) -> str:
+    """The entry that a document carries out."""
+    return entry_name(document.channel, document.revision[0])

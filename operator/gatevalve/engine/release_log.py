@@ -1,0 +1,106 @@
+"""A channel's log as it is now: the cached entries proven fresh, verified, and compared with the external log."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from gatevalve.contracts.canonical import Digest, sha256
+from gatevalve.contracts.errors import StoreError
+from gatevalve.contracts.names import entry_name
+from gatevalve.decide.view import EntryView, LogView
+from gatevalve.engine.cache import ObjectCache
+from gatevalve.engine.chain import Chain, Link, belongs_to, compare, exported, read_link, verify_chain
+from gatevalve.io.ports import ADAPTER_RELEASES, Cluster, KubeObject, LogStore
+from gatevalve.io.signing import VerifyKey
+
+
+@dataclass(slots=True)
+class ExternalLog:
+    """What is known of the external log's files; a file that was read is taken to stay as it is until `forget`."""
+
+    store: LogStore
+    copies: dict[tuple[str, int], Digest] = field(default_factory=dict)
+
+    async def read(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest]:
+        """Digests of the copies under some channel uids; the newest file of each is always read again. Raises StoreError."""
+        found = [copies for uid in sorted(channel_uids) for copies in (await self._read_one(uid)).items()]
+        return dict(found)
+
+    def known(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest]:
+        """What was read before, for when the store does not answer."""
+        return {key: digest for key, digest in self.copies.items() if key[0] in channel_uids}
+
+    def forget(self) -> None:
+        """Read every file again."""
+        self.copies.clear()
+
+    async def _read_one(self, uid: str) -> dict[tuple[str, int], Digest]:
+        present = await self.store.sequences(uid)
+        stale = [sequence for sequence in present if (uid, sequence) not in self.copies or sequence == max(present)]
+        for sequence, data in zip(stale, await asyncio.gather(*(self.store.read(uid, sequence) for sequence in stale)), strict=True):
+            self.copies[uid, sequence] = sha256(data)
+        for gone in [key for key in self.copies if key[0] == uid and key[1] not in present]:
+            del self.copies[gone]
+        return self.known(frozenset({uid}))
+
+
+class ReleaseLogs:
+    """Reads logs. Entries are verified once per version of their object."""
+
+    def __init__(self, cluster: Cluster, cache: ObjectCache, external: ExternalLog, key: VerifyKey) -> None:
+        """Take the API, what the watches told, the external log and the only key that entries may be signed with."""
+        self._cluster, self._cache, self._external, self._key = cluster, cache, external, key
+        self._links: dict[str, tuple[str, Link]] = {}
+
+    async def read(self, channel: str, channel_uid: str | None) -> LogView:
+        """The log, proven fresh. A problem is reported only after a second look at live data. Raises ClusterError."""
+        view = await self._look(channel, channel_uid)
+        if view.problem is None:
+            return view
+        await self._list()
+        return await self._look(channel, channel_uid)
+
+    def continues(self, view: LogView, channel: str, thing: KubeObject) -> bool:
+        """An object is the signed and chained next entry of a log."""
+        known = [item for item in self._things(channel) if item["metadata"]["name"] != thing["metadata"]["name"]]
+        chain = verify_chain(channel, [*known, thing], self._link)
+        return chain.problem is None and len(chain.links) == len(view.entries) + 1
+
+    async def _look(self, channel: str, channel_uid: str | None) -> LogView:
+        chain = await self._fresh(channel)
+        uids = chain.channel_uids | ({channel_uid} if channel_uid else frozenset())
+        error: str | None = None
+        try:
+            copies = await self._external.read(uids)
+        except StoreError as caught:
+            copies, error = self._external.known(uids), str(caught)
+        entries = tuple(EntryView(link.spec, link.status, exported(link, copies)) for link in chain.links)
+        return LogView(entries, chain.problem or compare(chain, copies), error)
+
+    async def _fresh(self, channel: str) -> Chain:
+        """From the cache, when the API server has nothing under the next name; from a live list otherwise."""
+        chain = self._chain(channel)
+        if await self._cluster.get(ADAPTER_RELEASES, entry_name(channel, len(chain.links))) is None:
+            return chain
+        await self._list()
+        return self._chain(channel)
+
+    async def _list(self) -> None:
+        self._cache.replace(ADAPTER_RELEASES, await self._cluster.list(ADAPTER_RELEASES))
+
+    def _chain(self, channel: str) -> Chain:
+        return verify_chain(channel, self._things(channel), self._link)
+
+    def _things(self, channel: str) -> list[KubeObject]:
+        return [thing for thing in self._cache.all(ADAPTER_RELEASES) if belongs_to(channel, thing["metadata"]["name"])]
+
+    def _link(self, thing: KubeObject) -> Link:
+        """Verified once for each resourceVersion; failures are not remembered."""
+        name, version = thing["metadata"]["name"], f"{thing['metadata']['uid']}/{thing['metadata']['resourceVersion']}"
+        known = self._links.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        link = read_link(thing, self._key)
+        self._links[name] = (version, link)
+        return link

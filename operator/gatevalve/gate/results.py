@@ -1,0 +1,79 @@
+"""What the gate says: one result for each check and suite, and the judgement they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gatevalve.contracts.canonical import canonical_json
+from gatevalve.contracts.policy import Suite
+from gatevalve.contracts.reasons import EntryReason, Explained, Finding, Outcome, Verdict
+from gatevalve.gate.statistics import decimal
+
+
+class Check(Explained):
+    """The checks of the gate."""
+
+    EVIDENCE = "Evidence", "The evidence is complete, finite, and made for this test."
+    SUPERIORITY = "Superiority", "The candidate beats the incumbent on the primary suite."
+    NONINFERIORITY = "Noninferiority", "The candidate is no worse than the incumbent on a guard suite, within its margin."
+    ANCHORED = "Anchored", "The candidate beats the anchor on the primary suite and is no worse on the guard suites, within their margins."
+    FLOOR = "Floor", "The candidate's rate on a guard suite is above its floor."
+    LENGTH_RATIO = "LengthRatio", "Replies on a behaviour suite are about as long as the incumbent's."
+    AUTHORITY = "Authority", "The log allows this candidate to be released."
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check says of one suite, or of the whole test when `suite` is absent. Private: it belongs to the evidence area.
+
+    `statistic` is what was measured, `bound` the confidence bound or ratio that was compared, both as decimal strings; `n` counts items.
+    """
+
+    check: Check
+    outcome: Outcome
+    finding: Finding
+    suite: str | None
+    statistic: str | None
+    bound: str | None
+    n: int
+    sentence: str
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON object as it is written."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The gate's answer. Verdict, reason, message and effect may be shown to people; the results are for the evidence area.
+
+    `effect_basis_points` is rounded and present on Accepted only.
+    """
+
+    verdict: Verdict
+    reason: EntryReason
+    message: str
+    effect_basis_points: int | None
+    results: tuple[CheckResult, ...]
+
+    def record(self) -> bytes:
+        """Canonical JSON of the whole judgement: the same bytes for the same evidence, policy and log."""
+        public = {"verdict": self.verdict, "reason": self.reason, "message": self.message, "effectBasisPoints": self.effect_basis_points}
+        return canonical_json({**public, "results": [result.wire() for result in self.results]})
+
+
+def found(check: Check, outcome: Outcome, finding: Finding, suite: Suite | None, n: int, sentence: str) -> CheckResult:
+    """A result that rests on no statistic."""
+    return CheckResult(check, outcome, finding, suite.name if suite else None, None, None, n, sentence)
+
+
+def measured(check: Check, suite: Suite, finding: Finding, statistic: float, bound: float, n: int, sentence: str) -> CheckResult:
+    """A result that rests on a statistic and its bound: a pass when nothing but `Finding.OK` was found."""
+    outcome = Outcome.PASS if finding is Finding.OK else Outcome.FAIL
+    return CheckResult(check, outcome, finding, suite.name, decimal(statistic), decimal(bound), n, sentence)
+
+
+def points(value: float) -> str:
+    """A share in percentage points, for sentences."""
+    return f"{100 * value:.2f} points"

@@ -1,0 +1,83 @@
+"""Rounds: which sealed item set is in force and how much of its error budget is spent, read from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from gatevalve.contracts.kinds import AdapterReleaseSpec, GateFacts
+from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.reasons import Action
+
+
+class RoundInForce(NamedTuple):
+    """The round that the next test belongs to, and the tests it has paid for so far."""
+
+    number: int
+    tests: int
+
+
+class NextTest(NamedTuple):
+    """The place of the next test: its round and its number in that round, both from 1."""
+
+    round: int
+    test: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    number: int = 0
+    tests: int = 0
+    policy_digest: str | None = None
+    incumbent_digest: str | None = None
+    ended: bool = True
+
+
+def round_in_force(
+    entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None
+) -> RoundInForce:
+    """The round in force under a policy and an incumbent (None: the base), from the channel's log in order.
+
+    A round ends at its first Accept, after maxTests tests, when the policy digest or the incumbent changes (also when it changes back),
+    and when the channel is opened anew.
+    Numbers start at 1, grow and never repeat.
+    """
+    last = _last_round(entries)
+    spent = last.tests >= policy.round.max_tests
+    foreign = (last.policy_digest, last.incumbent_digest) != (policy_digest, incumbent_digest)
+    if last.ended or spent or foreign:
+        return RoundInForce(last.number + 1, 0)
+    return RoundInForce(last.number, last.tests)
+
+
+def next_test(entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
+    """Round and number that the next Test entry has to carry."""
+    number, tests = round_in_force(entries, policy, policy_digest, incumbent_digest)
+    return NextTest(number, tests + 1)
+
+
+def _last_round(entries: Iterable[AdapterReleaseSpec]) -> _Round:
+    last = _Round()
+    for entry in entries:
+        if entry.action is Action.TEST and entry.gate is not None:
+            last = _paid(last, entry.gate)
+        elif _ends(last, entry):
+            last = replace(last, ended=True)
+    return last
+
+
+def _paid(last: _Round, gate: GateFacts) -> _Round:
+    if gate.round == last.number:
+        return replace(last, tests=last.tests + 1)
+    if gate.round < last.number:
+        return last
+    return _Round(gate.round, 1, gate.policy_digest, gate.incumbent_digest, ended=False)
+
+
+def _ends(last: _Round, entry: AdapterReleaseSpec) -> bool:
+    if entry.action is Action.ACCEPT:
+        return entry.gate is not None and entry.gate.round == last.number
+    other_policy = entry.policy is not None and entry.policy.digest_of() != last.policy_digest
+    other_incumbent = entry.serves is not None and entry.serves.digest != last.incumbent_digest
+    return entry.action is Action.OPEN or other_policy or other_incumbent

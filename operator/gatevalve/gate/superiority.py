@@ -1,0 +1,31 @@
+"""Superiority: the candidate beats the incumbent by at least the least worthwhile gain, at this round's error rate per test."""
+
+from __future__ import annotations
+
+from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.reasons import Finding
+from gatevalve.gate.inputs import Evidence, Ledger
+from gatevalve.gate.results import Check, CheckResult, measured, points
+from gatevalve.gate.samples import paired_gain
+from gatevalve.gate.statistics import ClusteredMean
+
+
+def superiority(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> tuple[CheckResult, ...]:
+    """One-sided clustered paired t at alpha/maxTests, and an effect of at least minEffectBasisPoints.
+
+    `p < alpha` is asked as `lower bound > 0`, which is the same where the t test rules and stricter where values hardly vary.
+    """
+    gain = paired_gain(evidence, policy.primary, "incumbent")
+    alpha = policy.round.alpha_per_test()
+    bound = gain.lower_bound(alpha)
+    least = (policy.primary.min_effect_basis_points or 0) / 10_000
+    finding = Finding.EFFECT_TOO_SMALL if gain.mean < least else Finding.OK if bound > 0 else Finding.NOT_SIGNIFICANT
+    sentence = _sentence(gain, alpha, bound, least)
+    return (measured(Check.SUPERIORITY, policy.primary, finding, gain.mean, bound, gain.items, sentence),)
+
+
+def _sentence(gain: ClusteredMean, alpha: float, bound: float, least: float) -> str:
+    return (
+        f"The candidate gains {points(gain.mean)} on the incumbent over {gain.clusters} clusters (p = {gain.p_greater(0):.6f}); "
+        f"at an error rate of {alpha:.6f} the true gain is above {points(bound)}. Asked for: at least {points(least)}, and above 0."
+    )

@@ -1,0 +1,1 @@
+"""gatevalve, serving package."""

@@ -1,0 +1,67 @@
+"""The allow-list: which (method, path) a client may reach. What is not here does not exist for clients."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from starlette.types import Scope
+
+SAGEMAKER_ADAPTER_HEADER = b"x-amzn-sagemaker-adapter"
+"""Headers with this prefix name an adapter past the alias (model-hosting-container-standards)."""
+
+
+class Target(Enum):
+    """Who answers an allowed request."""
+
+    CHAT = auto()
+    COMPLETIONS = auto()
+    TOKENIZE = auto()
+    MODELS = auto()
+    FEEDBACK = auto()
+    ENGINE = auto()
+    READYZ = auto()
+    CHANNELS = auto()
+    CHANNEL_GET = auto()
+    CHANNEL_PUT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A target, whether it needs the API key, and the channel named in the path."""
+
+    target: Target
+    needs_key: bool
+    channel: str = ""
+
+
+ALLOWED: dict[tuple[str, str], Allowed] = {
+    ("POST", "/v1/chat/completions"): Allowed(Target.CHAT, True),
+    ("POST", "/v1/completions"): Allowed(Target.COMPLETIONS, True),
+    ("POST", "/tokenize"): Allowed(Target.TOKENIZE, True),
+    ("GET", "/v1/models"): Allowed(Target.MODELS, True),
+    ("POST", "/v1/feedback"): Allowed(Target.FEEDBACK, True),
+    ("GET", "/health"): Allowed(Target.ENGINE, False),
+    ("GET", "/metrics"): Allowed(Target.ENGINE, False),
+    ("GET", "/gatevalve/readyz"): Allowed(Target.READYZ, False),
+    ("GET", "/gatevalve/v1/channels"): Allowed(Target.CHANNELS, True),
+}
+
+CHANNEL_METHODS = {"GET": Target.CHANNEL_GET, "PUT": Target.CHANNEL_PUT}
+CHANNEL_PATH = re.compile(r"/gatevalve/v1/channels/([a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?)")
+
+
+def find(method: str, path: str) -> Allowed | None:
+    """The entry that allows a request; paths match exactly, without normalising."""
+    if found := ALLOWED.get((method, path)):
+        return found
+    match = CHANNEL_PATH.fullmatch(path)
+    if match and method in CHANNEL_METHODS:
+        return Allowed(CHANNEL_METHODS[method], True, match.group(1))
+    return None
+
+
+def names_an_adapter(scope: Scope) -> bool:
+    """The request carries SageMaker's adapter header, which would choose an adapter past the alias."""
+    return any(key.startswith(SAGEMAKER_ADAPTER_HEADER) for key, _ in scope["headers"])

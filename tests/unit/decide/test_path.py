@@ -1,0 +1,383 @@
+"""The decisions in a small world: each test is a story with its end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus
+from support.world import SimPod, World, channel_spec, digest, entry, policy
+
+ACCEPTED = ["Test:TestOpened", "Accept:GatePassed", "Promote:GatePassed"]
+ROLLOUT = ["Open:ChannelOpened"]
+
+
+def opened(**changes: object) -> World:
+    """A world in which the base serves and is settled."""
+    world = World(**changes)  # type: ignore[arg-type]
+    world.run()
+    return world
+
+
+def test_a_new_channel_opens_its_log_and_serves_the_base():
+    world = opened()
+    assert world.story() == ["Open:ChannelOpened"]
+    assert world.answering() == {entry(0)}
+    assert world.condition("Ready") == ("True", "AsExpected")
+
+
+def test_a_good_candidate_is_trained_tested_accepted_promoted_and_live():
+    world = opened()
+    uid = world.apply("monday")
+    world.run()
+    assert world.story() == ["Open:ChannelOpened", *ACCEPTED]
+    assert world.state(uid) == "Promoted"
+    assert world.answering() == {entry(3)}
+    assert world.log[3].status.live_since is not None
+    assert world.pods[0].annotations == {"gatevalve.dev/support": entry(3)}
+
+
+def test_a_candidate_without_gain_is_rejected_and_the_alias_stays():
+    world = opened(gain=0.0)
+    uid = world.apply("monday")
+    world.run()
+    assert world.story()[-1] == "Reject:PrimaryNotPassed"
+    assert world.state(uid) == "Rejected"
+    assert world.answering() == {entry(0)}
+
+
+def test_an_artifact_candidate_is_fetched_instead_of_trained():
+    world = opened()
+    uid = world.apply("made-elsewhere", train=None, artifact={"uri": "file:///gatevalve/data/inbox/a1", "digest": digest("a1")})
+    world.run()
+    assert world.state(uid) == "Promoted"
+    assert {job.view.step for job in world.jobs.values()} == {"fetch", "evaluate"}
+
+
+def test_candidates_go_one_at_a_time_oldest_first_each_from_the_incumbent_of_its_turn():
+    world = opened()
+    first, second = world.apply("monday"), world.apply("tuesday")
+    world.run()
+    assert [world.state(first), world.state(second)] == ["Promoted", "Promoted"]
+    parents = [e.spec.lineage.parent_digest for e in world.log if e.spec.action == "Promote" and e.spec.lineage]
+    assert parents == [None, digest(f"adapter of {first}")]
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "state", "reason", "story"),
+    [
+        ("snapshot", 11, "Skipped", "NoSignal", ROLLOUT),
+        ("train", 11, "Skipped", "NoSignal", ROLLOUT),
+        ("train", 10, "Errored", "ContractBroken", ROLLOUT),
+        ("train", 13, "Errored", "CaptureBroken", ROLLOUT),
+        ("train", 12, "Rejected", "GateRejected", [*ROLLOUT, "Reject:TrainingDiverged"]),
+        ("train", 14, "Errored", "StepFailed", ROLLOUT),
+        ("train", 1, "Errored", "StepFailed", ROLLOUT),
+        ("evaluate", 10, "Inconclusive", "GateInconclusive", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
+        ("evaluate", 1, "Inconclusive", "GateInconclusive", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
+    ],
+)
+def test_exit_codes_lead_to_their_ends(step, code, state, reason, story):
+    world = opened(script=lambda s, attempt: code if s == step else 0)
+    uid = world.apply("monday")
+    world.run()
+    decided = next(c for c in world.candidates[uid].status.conditions if c.type == "Decided")
+    assert (world.state(uid), decided.reason, world.story()) == (state, reason, story)
+    assert world.answering() == {entry(0)}
+
+
+@pytest.mark.parametrize(
+    ("codes", "attempts"),
+    [((143, 0), 2), ((1, 1, 0), 3), ((14, 0), 2), ((15, 15, 0), 3)],
+    ids=["terminated resumes", "unknown failures get three attempts", "out of memory gets one more", "backend gone backs off"],
+)
+def test_a_step_that_can_be_tried_again_is(codes, attempts):
+    world = opened(script=lambda step, attempt: codes[attempt - 1] if step == "train" else 0)
+    uid = world.apply("monday")
+    world.run()
+    assert world.state(uid) == "Promoted"
+    assert sum(job.view.step == "train" for job in world.jobs.values()) == attempts
+
+
+def test_out_of_memory_is_tried_with_half_the_token_budget():
+    world = opened(script=lambda step, attempt: 14 if step == "train" and attempt == 1 else 0)
+    world.apply("monday")
+    world.run()
+    second = next(job for job in world.jobs.values() if job.view.step == "train" and job.view.attempt == 2)
+    job = second.manifest["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"]
+    assert '"tokenBudgetDivisor":2' in job
+
+
+def test_a_job_that_never_ends_hits_the_deadline():
+    world = opened()
+    uid = world.apply("monday", deadline="10m")
+    world.reconcile()
+    world.reconcile()
+    world.now += timedelta(minutes=11)
+    world.run()
+    assert (world.state(uid), world.jobs) == ("Errored", {})
+
+
+def test_deleting_a_candidate_after_its_test_opened_refunds_nothing():
+    world = opened()
+    uid = world.apply("monday")
+    while "Test:TestOpened" not in world.story():
+        world.reconcile()
+        world._tick()
+    world.delete(uid)
+    world.run()
+    assert world.story()[-2:] == ["Test:TestOpened", "Reject:CandidateDeleted"]
+    assert world.channel_status.round is not None
+    assert world.channel_status.round.tests == 1
+
+
+def test_rejected_weights_offered_again_are_refused_by_digest():
+    world = opened(gain=0.0, adapter_of=lambda uid: digest("the same bytes"))
+    world.apply("monday")
+    world.run()
+    world.gain = 0.5
+    uid = world.apply("tuesday")
+    world.run()
+    assert world.state(uid) == "Rejected"
+    assert world.answering() == {entry(0)}
+
+
+def test_a_pin_rolls_back_and_removing_it_promotes_nothing():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.edit(pin={"entry": entry(0), "reason": "complaints", "by": "ann"})
+    world.run()
+    assert world.story()[-1] == "Rollback:Pinned"
+    assert world.answering() == {entry(4)}
+    assert world.log[4].spec.serves is not None
+    assert world.log[4].spec.serves.base is True
+    assert world.log[4].spec.actor == "ann"
+    world.edit(pin=None)
+    world.run()
+    assert world.story()[-1] == "Rollback:Pinned"
+
+
+def test_a_pin_is_written_once_however_often_it_is_seen():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.edit(pin={"entry": entry(0), "reason": "complaints", "by": "ann"})
+    world.run()
+    world.run()
+    assert world.story().count("Rollback:Pinned") == 1
+
+
+def test_a_pin_to_an_entry_that_never_served_is_told_and_changes_nothing():
+    world = opened()
+    world.edit(pin={"entry": entry(7), "reason": "typo", "by": "ann"})
+    world.run()
+    assert world.condition("Ready") == ("False", "SpecInvalid")
+    assert world.story() == ["Open:ChannelOpened"]
+
+
+def test_a_pin_while_a_rollout_is_in_flight_cancels_it():
+    world = opened()
+    world.apply("monday")
+    while "Promote:GatePassed" not in world.story():
+        world.reconcile()
+        world._tick()
+    world.edit(pin={"entry": entry(0), "reason": "stop", "by": "ann"})
+    world.run()
+    assert world.story()[-2:] == ["Promote:GatePassed", "Rollback:Pinned"]
+    assert world.answering() == {entry(4)}
+
+
+def test_an_accepted_candidate_waits_while_the_channel_is_pinned_and_is_stale_afterwards():
+    world = opened()
+    uid = world.apply("monday")
+    world.run()
+    world.edit(approval="Manual")
+    second = world.apply("tuesday")
+    world.run()
+    assert world.state(second) == "Accepted"
+    world.edit(pin={"entry": entry(0), "reason": "stop", "by": "ann"})
+    world.run()
+    world.edit(pin=None)
+    world.run()
+    assert (world.state(uid), world.state(second)) == ("Promoted", "Aborted")
+
+
+def test_manual_approval_promotes_only_with_the_evidence_the_person_saw():
+    world = opened(spec=channel_spec(approval="Manual"))
+    uid = world.apply("monday")
+    world.run()
+    assert world.state(uid) == "Accepted"
+    seen = world.candidates[uid].status.evidence
+    assert seen is not None
+    approve(world, uid, "Approve", seen.digest)
+    world.run()
+    assert (world.state(uid), world.log[-1].spec.reason, world.log[-1].spec.actor) == ("Promoted", "Approved", "ann")
+
+
+@pytest.mark.parametrize(("decision", "evidence"), [("Deny", None), ("Approve", digest("other evidence"))])
+def test_a_denial_or_an_approval_of_other_evidence_aborts(decision, evidence):
+    world = opened(spec=channel_spec(approval="Manual"))
+    uid = world.apply("monday")
+    world.run()
+    status = world.candidates[uid].status
+    assert status.evidence is not None
+    approve(world, uid, decision, evidence or status.evidence.digest)
+    world.run()
+    assert world.state(uid) == "Aborted"
+    assert world.answering() == {entry(0)}
+
+
+def approve(world: World, uid: str, decision: str, evidence: str) -> None:
+    from dataclasses import replace
+
+    from gatevalve.contracts.kinds import Approval
+
+    old = world.candidates[uid]
+    assert old.spec is not None
+    approval = Approval.parse({"decision": decision, "by": "ann", "evidenceDigest": evidence})
+    world.candidates[uid] = replace(old, spec=old.spec.model_copy(update={"approval": approval}))
+
+
+def test_a_promotion_that_does_not_settle_is_rolled_back_and_its_weights_are_quarantined():
+    world = opened(pods=[SimPod("pod-a", fails=True)])
+    uid = world.apply("monday")
+    world.run()
+    world.now += timedelta(seconds=120)
+    world.run()
+    assert world.story()[-2:] == ["Promote:GatePassed", "Rollback:RolloutFailed"]
+    assert world.state(uid) == "Promoted"
+    assert world.answering() == {entry(4)}
+
+
+def test_with_no_reachable_pod_a_promotion_waits():
+    world = opened()
+    world.apply("monday")
+    while "Promote:GatePassed" not in world.story():
+        world.reconcile()
+        world._tick()
+    world.pods[0].reachable = False
+    world.now += timedelta(hours=1)
+    for _ in range(5):
+        world.reconcile()
+        world._tick()
+    assert world.story()[-1] == "Promote:GatePassed"
+    assert world.condition("Serving") == ("False", "NoReachablePods")
+
+
+def test_one_pod_verifies_first_and_a_bad_one_is_excluded_and_named():
+    world = opened(pods=[SimPod(f"pod-{index}", fails=index == 4) for index in range(5)])
+    world.apply("monday")
+    world.run()
+    assert {pod.name: pod.answering for pod in world.pods} == {f"pod-{i}": entry(0 if i == 4 else 3) for i in range(5)}
+    assert [failure.pod for failure in world.log[3].status.failures] == ["pod-4"]
+    assert world.condition("Serving") == ("True", "PodsDegraded")
+
+
+def test_nothing_is_dequeued_while_no_pod_serves():
+    world = World(pods=[])
+    world.run()
+    uid = world.apply("monday")
+    world.run()
+    decided = next(c for c in world.candidates[uid].status.conditions if c.type == "Decided")
+    assert (world.state(uid), decided.reason, world.condition("Serving")) == ("Queued", "ServingUnsettled", ("False", "NoPods"))
+
+
+def test_a_restarted_pod_gets_the_committed_document_again():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.pods[0] = SimPod("pod-a2")
+    world.run()
+    assert world.answering() == {entry(3)}
+
+
+def test_a_pool_configmap_deleted_by_hand_is_written_again_above_what_pods_hold():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.committed = None
+    world.run()
+    assert world.committed is not None
+    assert world.answering() == {entry(3)}
+    assert tuple(world.committed.document.revision) == tuple(world.pods[0].document.revision)  # type: ignore[union-attr]
+
+
+def test_a_broken_log_freezes_the_channel_and_the_last_release_keeps_serving():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.log_problem = "entry support-000002 was edited"
+    uid = world.apply("tuesday")
+    world.run()
+    assert world.condition("LogValid") == ("False", "LogInvalid")
+    assert (world.state(uid), world.answering()) == ("Queued", {entry(3)})
+
+
+def test_another_policy_digest_is_an_entry_and_starts_a_new_round():
+    world = opened(gain=0.0)
+    world.apply("monday")
+    world.run()
+    world.policy = policy(min_effect=100)
+    world.run()
+    assert world.story()[-1] == "Policy:PolicyChanged"
+    assert world.channel_status.round is not None
+    assert (world.channel_status.round.number, world.channel_status.round.tests) == (2, 0)
+
+
+def test_a_recreated_channel_is_refused_until_it_is_adopted_and_then_serves_on():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.channel_uid = "channel-2"
+    world.channel_status = AdapterChannelStatus()
+    world.run()
+    assert world.condition("LogValid") == ("False", "UidChanged")
+    world.annotations = {"gatevalve.dev/adopt": "channel-1"}
+    world.run()
+    assert world.story()[-1] == "Open:ChannelAdopted"
+    assert world.log[-1].spec.serves == world.log[3].spec.serves
+    assert world.answering() == {entry(4)}
+
+
+def test_a_wiped_candidate_status_changes_nothing():
+    from dataclasses import replace
+
+    world = opened()
+    uid = world.apply("monday")
+    while "Test:TestOpened" not in world.story():
+        world.reconcile()
+        world._tick()
+    world.candidates[uid] = replace(world.candidates[uid], status=AdapterCandidateStatus())
+    world.run()
+    assert world.story() == ["Open:ChannelOpened", *ACCEPTED]
+    assert world.state(uid) == "Promoted"
+
+
+@pytest.mark.parametrize("kill_after", range(1, 24))
+def test_killed_after_any_action_the_end_is_the_same(kill_after):
+    world = World(kill_after=kill_after)
+    world.run()
+    uid = world.apply("monday")
+    world.run()
+    world.edit(pin={"entry": entry(0), "reason": "back", "by": "ann"})
+    world.run()
+    assert world.story() == ["Open:ChannelOpened", *ACCEPTED, "Rollback:Pinned"]
+    assert (world.state(uid), world.answering()) == ("Promoted", {entry(4)})
+
+
+def test_five_hundred_queued_candidates_are_told_to_wait():
+    world = opened()
+    uids = [world.apply(f"c{index:03d}") for index in range(500)]
+    world.reconcile()
+    reasons = {next(c.reason for c in world.candidates[uid].status.conditions if c.type == "Decided") for uid in uids[1:]}
+    assert reasons == {"BehindAnother"}
+
+
+def test_rows_that_contradict_the_report_are_inconclusive():
+    world = opened()
+    uid = world.apply("monday")
+    genuine = world._rows
+    world._rows = lambda: genuine()[:-1]  # type: ignore[method-assign]
+    world.run()
+    assert (world.state(uid), world.story()[-1]) == ("Inconclusive", "Reject:EvidenceUnsound")

@@ -1,0 +1,1 @@
+"""gatevalve, trainer package."""

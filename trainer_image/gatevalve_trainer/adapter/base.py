@@ -1,0 +1,51 @@
+"""The frozen base: verified, then loaded the same way every time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from gatevalve.contracts.errors import ContractError, IntegrityError
+from gatevalve.contracts.hashing import directory_digest
+from gatevalve.contracts.kinds import Base
+from gatevalve_trainer.store import local_directory
+
+
+def verified_base(base: Base) -> Path:
+    """The base's directory; raises IntegrityError when its files do not have the channel's digest."""
+    directory = local_directory("base.uri", base.uri)
+    actual = directory_digest(directory)
+    if actual != base.digest:
+        raise IntegrityError(
+            f"base.digest: {base.uri} has digest {actual}, expected {base.digest}; mount the right model or correct the channel"
+        )
+    return directory
+
+
+def prepare_torch() -> torch.device:
+    """Make torch repeatable and choose the device; on CPU one thread and deterministic kernels give the same bytes each time."""
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    torch.set_num_threads(1)
+    return torch.device("cpu")
+
+
+def load_base(directory: Path, device: torch.device) -> PreTrainedModel:
+    """The base in evaluation mode without gradients: bfloat16 on a GPU, float32 on CPU.
+
+    Raises ContractError when the directory holds no causal language model.
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise ContractError(
+            "base.uri", f"{directory} does not load: {error}", "give a causal language model with safetensors weights"
+        ) from error
+    model.requires_grad_(False)
+    return model.to(device).eval()  # type: ignore[arg-type]

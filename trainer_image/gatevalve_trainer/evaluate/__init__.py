@@ -1,0 +1,1 @@
+"""Measures a candidate against incumbent and anchor on sealed and fixed suites; it reports and never judges."""
