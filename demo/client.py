@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+
 from gatevalve.contracts.files import Item
 from gatevalve_trainer.tasks import word_problems
 

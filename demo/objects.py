@@ -8,8 +8,6 @@ from typing import Any
 
 import yaml
 
-from gatevalve.contracts.hashing import directory_digest, file_fact
-
 HERE = Path(__file__).parent
 MANIFESTS = HERE / "manifests"
 SUITES = HERE / "suites"
@@ -21,23 +19,6 @@ RUN_AS_USER = 1000
 def manifest(name: str) -> dict[str, Any]:
     """A file of demo/manifests as an object."""
     loaded: dict[str, Any] = yaml.safe_load((MANIFESTS / f"{name}.yaml").read_text())
-    return loaded
-
-
-def policy() -> dict[str, Any]:
-    """The gate policy with the digests of the suites as they are."""
-    loaded = manifest("policy")
-    for suite in loaded["spec"]["suites"]:
-        if uri := suite["items"].get("uri"):
-            path = SUITES / Path(uri).name
-            suite["items"]["digest"] = file_fact(SUITES, path).sha256
-    return loaded
-
-
-def channel() -> dict[str, Any]:
-    """The channel with the digest of the base as it is."""
-    loaded = manifest("channel")
-    loaded["spec"]["base"]["digest"] = directory_digest(BASE)
     return loaded
 
 

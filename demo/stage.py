@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-from minicluster import Cluster
 from rich.console import Console
 
 from demo import objects
+from minicluster import Cluster
 
 REPO = Path(__file__).parent.parent
 NAMESPACE = "default"
 CHANNEL = "support"
-POOL_URL = "http://gatevalve-pool-support"
+POOL_URL = "http://support"
 TERMINAL = {"Promoted", "Rejected", "Inconclusive", "Skipped", "Errored", "Aborted"}
 JOB_SECONDS, CANDIDATE_SECONDS, POD_SECONDS = 600, 1200, 600
 
@@ -48,9 +47,9 @@ class Stage:
         if key is not None:
             self.seconds[key] = round(self.seconds.get(key, 0.0) + took, 1)
 
-    def kubectl(self, *args: str, stdin: str | None = None) -> str:
-        """kubectl in the story's namespace."""
-        return self.cluster.kubectl("--namespace", NAMESPACE, *args, input=stdin)
+    def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 120) -> str:
+        """kubectl in the story's namespace; the timeout is in seconds."""
+        return self.cluster.kubectl("--namespace", NAMESPACE, *args, input=stdin, timeout=timeout)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object."""
@@ -64,7 +63,7 @@ class Stage:
 
     def apply(self, manifest: dict[str, Any]) -> None:
         """kubectl apply of one object, as a user would."""
-        self.kubectl("apply", "--server-side", "--filename", "-", stdin=yaml.safe_dump(manifest, sort_keys=False))
+        self.kubectl("apply", "--server-side", "--filename", "-", stdin=json.dumps(manifest))
 
     def wait_for(self, what: str, seconds: float, probe: Callable[[], Any]) -> Any:
         """The first true answer of a probe; StoryError with what was awaited when it does not come in time."""
@@ -94,14 +93,24 @@ class Stage:
         self.cluster.helm("install", "gatevalve", str(chart), "--namespace", NAMESPACE, "--values", str(values))
         self.run_job(objects.copy_job())
 
+    def uninstall(self) -> None:
+        """Take everything away again: channel, chart, and what the chart keeps."""
+        self.kubectl("delete", "adapterchannels,adaptercandidates,gatepolicies", "--all")
+        self.cluster.helm("uninstall", "gatevalve", "--namespace", NAMESPACE, "--wait")
+        self.kubectl("delete", "adapterreleases", "--all")
+        self.kubectl("delete", "jobs", "--selector", "app.kubernetes.io/part-of=gatevalve-demo")
+        self.kubectl("delete", "configmap", "demo-client", "demo-base", "demo-suites", "gatevalve-pool-support")
+        self.kubectl("delete", "secret", "gatevalve-signing", "gatevalve-seal")
+        self.kubectl("delete", "pvc", "demo-models", "gatevalve-data", "gatevalve-sealed", "gatevalve-log", "--wait=false")
+
     def _config_map(self, name: str, files: list[Path]) -> None:
         arguments = [f"--from-file={path.name}={path}" for path in files]
         self.kubectl("create", "configmap", name, *arguments)
 
     def open_channel(self) -> None:
         """Apply policy and channel."""
-        self.apply(objects.policy())
-        self.apply(objects.channel())
+        self.apply(objects.manifest("policy"))
+        self.apply(objects.manifest("channel"))
 
     def wait_for_pool(self) -> None:
         """The channel is Ready: vLLM serves the base through the alias."""
@@ -122,7 +131,7 @@ class Stage:
 
     def start_job(self, manifest: dict[str, Any]) -> None:
         """Create a Job."""
-        self.kubectl("create", "--filename", "-", stdin=yaml.safe_dump(manifest, sort_keys=False))
+        self.kubectl("create", "--filename", "-", stdin=json.dumps(manifest))
 
     def finish_job(self, name: str) -> str:
         """Wait for a Job and give its log; StoryError when it failed."""

@@ -163,8 +163,23 @@ class Story:
             )
         return table
 
+    def summary(self) -> Table:
+        """The learning curve and the verdicts."""
+        table = Table(title="what happened (held-out accuracy: a set that neither trainer nor gate sees)")
+        for column in ("candidate", "recipe", "scores", "state", "reason", "held-out after"):
+            table.add_column(column)
+        curve = [*self.outcome.curve[1:], *([None] * len(self.outcome.verdicts))]
+        table.add_row("(the base)", "", "", "", "", _percent(self.outcome.curve[0]))
+        for row, accuracy in zip(self.outcome.verdicts, curve, strict=False):
+            table.add_row(row["candidate"], row["recipe"], row["scores"], row["state"], row["reason"], _percent(accuracy))
+        return table
+
     def _releases(self) -> list[dict[str, Any]]:
         return sorted(self.stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
+
+
+def _percent(accuracy: float | None) -> str:
+    return "" if accuracy is None else f"{100 * accuracy:.1f} %"
 
 
 def _decided(status: dict[str, Any]) -> str:

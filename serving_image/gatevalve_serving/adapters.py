@@ -11,6 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from gatevalve.contracts.errors import ServingError
 from gatevalve.contracts.reasons import PodReason
@@ -113,9 +114,7 @@ class Adapter:
     async def _prepare(self) -> None:
         self._enter(AdapterState.FETCHING)
         if not self._bench.facts.limits.runtime_lora:
-            raise AdapterProblem(
-                PodReason.RUNTIME_LORA_DISABLED, "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-            )
+            raise AdapterProblem(PodReason.RUNTIME_LORA_DISABLED, "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True")
         base = await self._bench.the_base()
         if base.digest is None:
             raise AdapterProblem(PodReason.BASE_MISMATCH, base.problem or "the base's files cannot be read")
@@ -140,7 +139,9 @@ class Adapter:
         if self.spec.name in registered:
             if registered[self.spec.name] == self._path:
                 return True
-            raise AdapterProblem(PodReason.LOAD_FAILED, f"the engine has another adapter named {self.spec.name}, from {registered[self.spec.name]}")
+            raise AdapterProblem(
+                PodReason.LOAD_FAILED, f"the engine has another adapter named {self.spec.name}, from {registered[self.spec.name]}"
+            )
         places = self._bench.facts.limits.max_cpu_loras
         if len(registered) >= places:
             raise AdapterProblem(PodReason.CAPACITY_EXCEEDED, f"{len(registered)} adapters are loaded, --max-cpu-loras is {places}")
@@ -176,7 +177,6 @@ class Adapter:
             await self._idle_or_woken(None)  # the engine may read the files again for a request in flight
         if not self._registered and not self._wanted:
             await asyncio.to_thread(shutil.rmtree, self._path, ignore_errors=True)
-            self._changed()
 
     async def _idle_or_woken(self, seconds: float | None) -> None:
         """Wait for the end of the requests in flight, for a change of mind, or for the time given."""
@@ -203,10 +203,8 @@ class Adapter:
         return False
 
     async def _pause(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), seconds)
-        except TimeoutError:
-            pass
         self._woken.clear()
 
     def _unanswered(self, silence: ServingError) -> float:

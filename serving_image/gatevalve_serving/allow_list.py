@@ -49,16 +49,17 @@ ALLOWED: dict[tuple[str, str], Allowed] = {
 }
 
 CHANNEL_METHODS = {"GET": Target.CHANNEL_GET, "PUT": Target.CHANNEL_PUT}
-CHANNEL_PATH = re.compile(r"/gatevalve/v1/channels/([a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?)")
+CHANNEL_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?")
+CHANNELS_PREFIX = "/gatevalve/v1/channels/"
 
 
 def find(method: str, path: str) -> Allowed | None:
     """The entry that allows a request; paths match exactly, without normalising."""
     if found := ALLOWED.get((method, path)):
         return found
-    match = CHANNEL_PATH.fullmatch(path)
-    if match and method in CHANNEL_METHODS:
-        return Allowed(CHANNEL_METHODS[method], True, match.group(1))
+    channel = path.removeprefix(CHANNELS_PREFIX)
+    if channel != path and method in CHANNEL_METHODS and CHANNEL_NAME.fullmatch(channel):
+        return Allowed(CHANNEL_METHODS[method], True, channel)
     return None
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from gatevalve.contracts.reasons import PodReason
 from gatevalve.contracts.serving import ChannelDocument, PodReport, Route, SignedDocument
@@ -22,62 +23,64 @@ from gatevalve_serving.workbench import Workbench
 LOG = logging.getLogger("gatevalve.serving")
 
 
-class Channel:
-    """A channel's state on this pod; `progress` grows with every change of its report."""
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the channels of a pod share for their documents."""
 
-    def __init__(self, name: str, bench: Workbench, table: RouteTable, trust: Trust, shelf: Shelf) -> None:
-        self.name, self.progress = name, Progress()
-        self._bench, self._table, self._trust, self._shelf = bench, table, trust, shelf
+    trust: Trust
+    shelf: Shelf
+    table: RouteTable = field(default_factory=RouteTable)
+    progress: Progress = field(default_factory=Progress)
+
+
+class Channel:
+    """A channel's state on this pod; every change of its report bumps the pod's progress."""
+
+    def __init__(self, name: str, bench: Workbench, desk: Desk) -> None:
+        self.name = name
+        self._bench, self._desk, self._table = bench, desk, desk.table
         self._held: SignedDocument | None = None
         self._refusal: Problem | None = None
         self._adapters: dict[str, Adapter] = {}
         self._routed: set[str] = set()
-        start_at_zero(name)
+        self._closed = False
 
     @property
     def document(self) -> ChannelDocument | None:
         """The document it holds."""
         return self._held.document if self._held else None
 
-    @property
-    def alias(self) -> str | None:
-        """The alias of the held document."""
-        return self.document.alias if self.document else None
-
-    @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """Tasks of its adapters."""
-        return [adapter.task for adapter in self._adapters.values()]
+    def close(self) -> list[asyncio.Task[None]]:
+        """Stop keeping adapters, as the process ends; returns their cancelled tasks."""
+        self._closed = True
+        tasks = [adapter.task for adapter in self._adapters.values()]
+        for task in tasks:
+            task.cancel()
+        return tasks
 
     def offer(self, signed: SignedDocument, others: Iterable[ChannelDocument]) -> Problem | None:
         """Take a document if it is signed, for this pod, and not older than the held one; otherwise say why not."""
         problem = self._judge(signed, others)
-        if problem is None and self._held != signed:
-            self._held = signed
-            self._shelf.save(signed)
-            LOG.info("channel %s: holding revision %s", self.name, signed.document.revision)
         if problem is None:
-            self._note_refusal(None)
-            self.reconcile()
+            self._hold(signed)
         return problem
 
     def refuse(self, problem: Problem) -> None:
         """Show in the report why the last document was not taken."""
-        self._note_refusal(problem)
+        if problem != self._refusal:
+            DOCUMENTS_REFUSED.labels(problem.reason.value).inc()
+            LOG.warning("channel %s: document refused: %s: %s", self.name, problem.reason, problem.message)
+            self._refusal = problem
+            self._desk.progress.bump()
 
     def reconcile(self) -> None:
         """Start, keep and let go of adapters as the held document wants, and put its routes in force once they can be."""
         document = self.document
-        if document is None:
+        if document is None or self._closed:
             return
         self._keep_adapters(document)
         if not self.committed and self._obstacle(document) is None:
             self._flip(document)
-
-    def retry(self) -> None:
-        """Try failed adapters again now."""
-        for adapter in self._adapters.values():
-            adapter.try_again()
 
     @property
     def committed(self) -> bool:
@@ -106,7 +109,7 @@ class Channel:
         return any(adapter.failure is not None and adapter.spec.digest in self._routed for adapter in targets)
 
     def report(self) -> PodReport:
-        """What the pod says of the channel; `progress` is the channel's own."""
+        """What the pod says of the channel."""
         base, facts, settings = self._bench.base, self._bench.facts, self._bench.settings
         in_force, problem = self._table.of_channel(self.name), self.problem
         return PodReport(
@@ -125,13 +128,13 @@ class Channel:
             adapters=tuple(adapter.report() for _, adapter in sorted(self._adapters.items())),
             reason=problem.reason if problem else None,
             message=problem.message if problem else None,
-            progress=self.progress.value,
+            progress=self._desk.progress.value,
         )
 
     def _judge(self, signed: SignedDocument, others: Iterable[ChannelDocument]) -> Problem | None:
         document, settings = signed.document, self._bench.settings
         return (
-            self._trust.verify(signed)
+            self._desk.trust.verify(signed)
             or check_addressee(document, settings.namespace, settings.pool, self.name)
             or check_order(self.document, document)
             or self._check_base(document)
@@ -161,12 +164,13 @@ class Channel:
             adapter = self._adapters.get(spec.name)
             if adapter is None or adapter.task.done():
                 self._adapters[spec.name] = Adapter(spec, document.drain_seconds, self._bench, self._changed)
+                self._adapters[spec.name].task.add_done_callback(lambda _: self._changed())
         wanted = {spec.name for spec in document.adapters} | self._names_in_force()
         for name, adapter in list(self._adapters.items()):
             adapter.want(name in wanted, document.drain_seconds)
             if adapter.task.done():
                 del self._adapters[name]
-                self.progress.bump()
+                self._desk.progress.bump()
 
     def _names_in_force(self) -> set[str]:
         in_force = self._table.of_channel(self.name)
@@ -189,20 +193,24 @@ class Channel:
         self._routed |= {spec.digest for spec in document.adapters if any(route.adapter == spec.name for route in document.routes)}
         FLIPS.labels(self.name).inc()
         LOG.info("channel %s: %s answers %s", self.name, ", ".join(route.entry for route in document.routes), document.alias)
-        self.progress.bump()
+        self._desk.progress.bump()
         self._keep_adapters(document)
 
-    def _note_refusal(self, problem: Problem | None) -> None:
-        if problem is not None:
-            DOCUMENTS_REFUSED.labels(self.name, problem.reason.value).inc()
-        if problem != self._refusal:
-            self._refusal = problem
-            if problem:
-                LOG.warning("channel %s: document refused: %s: %s", self.name, problem.reason, problem.message)
-        self.progress.bump()
+    def _hold(self, signed: SignedDocument) -> None:
+        if self._held != signed:
+            LOG.info("channel %s: holding revision %s", self.name, signed.document.revision)
+            start_at_zero(self.name)
+            self._held = signed
+            self._desk.shelf.save(signed)
+            for adapter in self._adapters.values():
+                adapter.try_again()
+        if self._refusal is not None or not self.committed:
+            self._desk.progress.bump()
+        self._refusal = None
+        self.reconcile()
 
     def _changed(self) -> None:
-        self.progress.bump()
+        self._desk.progress.bump()
         self.reconcile()
 
 

@@ -95,9 +95,9 @@ def check_order(held: ChannelDocument | None, offered: ChannelDocument) -> Probl
 def check_names(document: ChannelDocument, base_names: Iterable[str], others: Iterable[ChannelDocument]) -> Problem | None:
     """The alias and the adapters' names are free: neither the base's, nor another channel's alias or adapters, nor each other's."""
     own = [document.alias, *(adapter.name for adapter in document.adapters)]
-    taken = {name: "the base" for name in base_names}
+    taken = dict.fromkeys(base_names, "the base")
     for other in others:
-        taken |= {name: f"channel {other.channel}" for name in (other.alias, *(adapter.name for adapter in other.adapters))}
+        taken |= dict.fromkeys((other.alias, *(adapter.name for adapter in other.adapters)), f"channel {other.channel}")
     for name in own:
         if name in taken:
             return Problem(PodReason.ALIAS_CONFLICT, f"name {name} belongs to {taken[name]} on this pod")

@@ -52,6 +52,4 @@ def _limits(lora: Any, environment: Mapping[str, str]) -> EngineLimits:
     asked = environment.get(RUNTIME_LORA_VARIABLE, "0").strip().lower() in ("1", "true")
     if lora is None:
         return EngineLimits(max_loras=0, max_lora_rank=0, max_cpu_loras=0, runtime_lora=False)
-    return EngineLimits(
-        max_loras=lora.max_loras, max_lora_rank=lora.max_lora_rank, max_cpu_loras=lora.max_cpu_loras, runtime_lora=asked
-    )
+    return EngineLimits(max_loras=lora.max_loras, max_lora_rank=lora.max_lora_rank, max_cpu_loras=lora.max_cpu_loras, runtime_lora=asked)

@@ -89,7 +89,9 @@ def _manifest(raw: bytes, digest: str) -> AdapterManifest:
         raise AdapterProblem(PodReason.ADAPTER_UNSUPPORTED, f"{MANIFEST} of {digest}: {error}") from error
     if {fact.path for fact in manifest.files} != FILES:
         named = ", ".join(sorted(fact.path for fact in manifest.files))
-        raise AdapterProblem(PodReason.ADAPTER_UNSUPPORTED, f"{MANIFEST} names {named}; an adapter is exactly {' and '.join(sorted(FILES))}")
+        raise AdapterProblem(
+            PodReason.ADAPTER_UNSUPPORTED, f"{MANIFEST} names {named}; an adapter is exactly {' and '.join(sorted(FILES))}"
+        )
     if not digest == manifest.digest == digest_of_facts(manifest.files):
         raise AdapterProblem(PodReason.DIGEST_MISMATCH, f"{MANIFEST} is of {manifest.digest}, its files add up to "
                              f"{digest_of_facts(manifest.files)}, the document names {digest}")  # fmt: skip

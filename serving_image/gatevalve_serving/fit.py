@@ -37,7 +37,10 @@ WITHOUT_EFFECT = frozenset(
         "task_type",
     }
 )
-"""Keys of adapter_config.json that change nothing at inference. Every other key must be absent, null, false or empty: a feature the engine lacks."""
+"""Keys of adapter_config.json that change nothing at inference.
+
+Every key in neither set must be absent, null, false or empty: it is a feature that the engine lacks.
+"""
 
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 """Initialisations that leave the base's weights alone; others (PiSSA, OLoRA, CorDA, LoftQ) need another base."""

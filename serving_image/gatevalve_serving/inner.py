@@ -93,7 +93,7 @@ class Engine:
 
         try:
             await self._wrapped(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 -- whatever the engine raises is its answer to this one request
+        except Exception as error:
             LOG.warning("%s %s failed in the engine", scope["method"], scope["path"], exc_info=True)
             return Reply(500, f"{type(error).__name__}: {error}".encode())
         finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gatevalve_serving.allow_list import CHANNEL_NAME
+
 LARGEST_DOCUMENT = 1 << 20
 
 
@@ -14,10 +16,6 @@ class PoolFiles:
 
     path: Path
     _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-
-    def channels(self) -> list[str]:
-        """Channels that have a file, sorted."""
-        return [path.name for path in self._files()]
 
     def changed(self) -> dict[str, bytes]:
         """Files that are new or changed: channel to content."""
@@ -30,7 +28,7 @@ class PoolFiles:
     def _files(self) -> list[Path]:
         if not self.path.is_dir():
             return []
-        return sorted(path for path in self.path.iterdir() if not path.name.startswith(".") and path.is_file())
+        return sorted(path for path in self.path.iterdir() if CHANNEL_NAME.fullmatch(path.name) and path.is_file())
 
     def _read_if_changed(self, path: Path) -> bytes | None:
         try:

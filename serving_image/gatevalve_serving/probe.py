@@ -1,4 +1,6 @@
-"""Probe: a loaded adapter must answer as its trainer recorded. One-token log-probabilities of adapter and base, compared with the MANIFEST's.
+"""Probe: a loaded adapter must answer as its trainer recorded.
+
+One-token log-probabilities of adapter and base are compared with those in the MANIFEST.
 
 The whole top of the distribution is asked for and matched by token id. `logprob_token_ids` would name the tokens, but where vLLM
 batches such a request with a client's that asks for top_logprobs, the client's are lost.
@@ -81,7 +83,7 @@ def judge(found: Distances) -> Problem | None:
     if not found.adapter_to_record < found.base_to_record:
         return Problem(
             PodReason.PROBE_FAILED,
-            f"the adapter's log-probabilities are {found.adapter_to_record:.4f} nats from the recorded ones, the base's {found.base_to_record:.4f}",
+            f"the adapter answers {found.adapter_to_record:.4f} nats from the record, no nearer than the base {found.base_to_record:.4f}",
         )
     return None
 

@@ -31,7 +31,8 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
 
 def not_finite(path: Path) -> list[str]:
     """Tensors that hold a NaN or an infinity, or are of another type than F32, F16 and BF16."""
-    return [name for name, tensor in safetensors.deserialize(path.read_bytes()) if not _finite(tensor["dtype"], tensor["data"])]
+    tensors = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]  # from Rust, without types
+    return [name for name, tensor in tensors if not _finite(tensor["dtype"], tensor["data"])]
 
 
 def _finite(dtype: str, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What every adapter of a pod shares while it is brought up and retired: the engine, its facts, the base's files, and one load at a time."""
+"""What the adapters of a pod share while they are brought up and retired: engine, facts, the base's files, one load at a time."""
 
 from __future__ import annotations
 

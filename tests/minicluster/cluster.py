@@ -32,7 +32,8 @@ class Cluster:
     """A cluster: one that the rig runs, or any other that a kubeconfig leads to.
 
     ``name``, ``dir`` (state and logs; for other clusters where the kubeconfig is), ``kubeconfig``, ``kubectl_bin`` and
-    ``helm_bin`` say what it is; ``env`` is what kubectl and helm need in their environment.
+    ``helm_bin`` say what it is; ``owned`` tells whether the rig runs it; ``env`` is what kubectl and helm need in their
+    environment.
     """
 
     def __init__(self, name: str, directory: Path, kubeconfig: Path, programs: Mapping[str, Path], *, owned: bool) -> None:
@@ -43,7 +44,7 @@ class Cluster:
         self.kubectl_bin = programs["kubectl"]
         self.helm_bin = programs["helm"]
         self._programs = programs
-        self._owned = owned
+        self.owned = owned
         self._launcher: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -82,7 +83,8 @@ class Cluster:
         directory = clusters_root() / name
         if not directory.is_dir() or not is_locked(directory):
             return None
-        return cls(name, directory, directory / "admin.kubeconfig", build_programs(), owned=True)
+        programs = json.loads((directory / "cluster.json").read_text())["programs"]
+        return cls(name, directory, directory / "admin.kubeconfig", {n: Path(p) for n, p in programs.items()}, owned=True)
 
     @classmethod
     def attach(cls, kubeconfig: Path, *, report: Report = print_report) -> Self:
@@ -121,7 +123,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the cluster and remove all that it left; one that has stopped already, or is not the rig's, is left as it is."""
-        if not self._owned:
+        if not self.owned:
             return
         if self._is_running():
             self._signal_launcher(signal.SIGTERM)
@@ -132,7 +134,7 @@ class Cluster:
 
     def kill(self) -> None:
         """Kill the launcher, with which the kernel ends every other process of the cluster; its directory stays."""
-        if not self._owned:
+        if not self.owned:
             return
         self._signal_launcher(signal.SIGKILL)
         if not self._wait_until_gone(PROCESS_EXIT_SECONDS):
@@ -176,7 +178,7 @@ class Cluster:
     def env(self) -> dict[str, str]:
         """The environment of kubectl and helm, which keep their caches and settings with the cluster."""
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        if self._owned:
+        if self.owned:
             home = self.dir / "client"
             env |= {"KUBECACHEDIR": str(home / "kube")}
             env |= {f"HELM_{kind}_HOME": str(home / f"helm-{kind.lower()}") for kind in ("CACHE", "CONFIG", "DATA")}
@@ -262,7 +264,7 @@ class Cluster:
         self._run(self._programs["mini"], ["kill-container", *args], None, True, 20)
 
     def _require_owned(self, what: str) -> None:
-        if not self._owned:
+        if not self.owned:
             raise ClusterError(f"{what} need a cluster of the rig; this one comes from {self.kubeconfig}")
 
 
@@ -293,8 +295,7 @@ def _configuration(
     programs: Mapping[str, Path], images: Mapping[str, Image], hide: Sequence[Path], binds: Sequence[Path], *, gpus: int, audit: bool
 ) -> dict[str, object]:
     return {
-        "kube": str(programs["kube"]),
-        "addons": str(programs["addons"]),
+        "programs": {name: str(path) for name, path in programs.items()},
         "gpus": gpus,
         "audit": audit,
         "hide": [str(clusters_root()), *(str(p.resolve()) for p in hide)],

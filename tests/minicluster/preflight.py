@@ -8,6 +8,7 @@ from pathlib import Path
 
 _NAMESPACES = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc"]
 _USER_NAMESPACE = ["--user", "--map-root-user"]
+_SYSCTLS = Path("/proc/sys")
 _USER_NAMESPACE_SYSCTLS = {
     "kernel/unprivileged_userns_clone": ("0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
     "user/max_user_namespaces": ("0", "sudo sysctl -w user.max_user_namespaces=15000"),
@@ -31,7 +32,7 @@ def preflight() -> list[str]:
 def _sysctl_problems() -> list[str]:
     problems = []
     for name, (bad, remedy) in _USER_NAMESPACE_SYSCTLS.items():
-        file = Path("/proc/sys") / name
+        file = _SYSCTLS / name
         if file.exists() and file.read_text().strip() == bad:
             problems.append(f"{name.replace('/', '.')} is {bad}, so ordinary users have no user namespaces: {remedy}, or run as root")
     return problems
@@ -39,7 +40,7 @@ def _sysctl_problems() -> list[str]:
 
 def _namespace_problems(flags: list[str], remedy: str) -> list[str]:
     """Try namespaces with a mount in them, as a cluster uses them."""
-    result = subprocess.run(["unshare", *flags, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True)
+    result = subprocess.run(["unshare", *flags, "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, text=True)
     if result.returncode == 0:
         return []
     return [f"the kernel refuses new namespaces ({result.stderr.strip()}): {remedy}"]

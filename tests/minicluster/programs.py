@@ -111,11 +111,12 @@ def _build(program: Program, toolchain: Toolchain, output: Path, report: Report)
 def _run_go(command: list[str], program: Program, report: Report, total: int = 0) -> str:
     """Run a Go command, with a line of progress now and then, and return what it wrote to stdout."""
     started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as stdout:
-        process = subprocess.Popen(command, cwd=program.module, env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True)
-        lines: list[str] = []
-        assert process.stderr is not None
-        reader = Thread(target=lines.extend, args=(process.stderr,), daemon=True)
+    lines: list[str] = []
+    with (
+        tempfile.TemporaryFile("w+") as stdout,
+        subprocess.Popen(command, cwd=program.module, env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        reader = Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
         reader.start()
         for _ in _ticks(process):
             report(f"{program.name}: {_progress(lines, total)}, {_elapsed(started)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from gatevalve.contracts.canonical import sha256
@@ -14,7 +15,7 @@ from gatevalve.gate.inputs import Evidence, Ledger
 
 PRIMARY_DECODES = 2
 GUARD_DIGEST, MANNERS_DIGEST = sha256(b"regression"), sha256(b"manners")
-Scores = Sequence[int | None]
+Scores = tuple[int | None, ...]
 
 
 def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, Any] | None = None, **changes: Any) -> GatePolicySpec:
@@ -34,7 +35,7 @@ def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, 
             "role": "Guard",
             "items": {"uri": "suites/regression.jsonl", "digest": GUARD_DIGEST},
             "verifier": "exact-match",
-            "sampling": {"temperature": "0", "maxTokens": 48},
+            "sampling": {"temperature": "1.0" if (guard or {}).get("decodes", 1) > 1 else "0", "maxTokens": 48},
             "decodes": 1,
             "marginBasisPoints": 400,
             "floorBasisPoints": 9000,
@@ -58,6 +59,7 @@ def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, 
     return GatePolicySpec.parse({**spec, **changes})
 
 
+@cache
 def row_of(
     suite: str,
     item: int,
@@ -74,7 +76,7 @@ def row_of(
         suite=suite,
         item=f"{suite}-{item:05d}",
         cluster=cluster or f"{suite}-{item:05d}",
-        scores={arm: tuple(scores) for arm, scores in arms.items()},
+        scores=arms,
         tokens={arm: (lengths[arm],) * len(scores) for arm, scores in arms.items()},
         finishes={arm: ("stop",) * len(scores) for arm, scores in arms.items()},
         texts={arm: (sha256(b"text"),) * len(scores) for arm, scores in arms.items()},
@@ -181,6 +183,6 @@ def drawn_rows(suite: str, rates: Sequence[tuple[float, float]], decodes: int, r
     """Rows drawn from each item's true (candidate, incumbent) rates; the anchor answers like the incumbent."""
 
     def draw(rate: float) -> Scores:
-        return tuple(SCORE_ONE * (rng.random() < rate) for _ in range(decodes))
+        return tuple([SCORE_ONE * (rng.random() < rate) for _ in range(decodes)])
 
     return [row_of(suite, i, draw(candidate), draw(incumbent)) for i, (candidate, incumbent) in enumerate(rates)]

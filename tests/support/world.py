@@ -6,9 +6,11 @@ what follows) and nothing else; the real parts have their own tests.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from gatevalve.build.jobs import Place
@@ -60,6 +62,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 KEY_ID = "sha256:" + "c" * 64
 BASE_DIGEST = "sha256:" + "b" * 64
 ITEMS = 60
+LIMITS = EngineLimits(max_loras=4, max_lora_rank=16, max_cpu_loras=8, runtime_lora=True)
 
 PLACE = Place(
     namespace="team",
@@ -131,7 +134,7 @@ class SimPod:
     name: str
     fails: bool = False
     reachable: bool = True
-    limits: EngineLimits = EngineLimits(max_loras=4, max_lora_rank=16, max_cpu_loras=8, runtime_lora=True)
+    limits: EngineLimits = LIMITS
     document: ChannelDocument | None = None
     verified: set[str] = field(default_factory=set)
     answering: str | None = None
@@ -242,6 +245,7 @@ class World:
     events: list[str] = field(default_factory=list)
     actions: int = 0
     kill_after: int | None = None
+    store_down: bool = False
 
     # ---- what people do
 
@@ -271,9 +275,7 @@ class World:
             now=self.now,
             settings=SETTINGS,
             name="support",
-            channel=ChannelView(
-                ObjectMeta("support", self.channel_uid, annotations=self.annotations), self.spec, self.channel_status
-            ),
+            channel=ChannelView(ObjectMeta("support", self.channel_uid, annotations=self.annotations), self.spec, self.channel_status),
             policy=PolicyView("support-v1", self.policy, self.policy.digest_of()),
             log=LogView(tuple(self.log), self.log_problem),
             candidates=tuple(self.candidates.values()),
@@ -333,7 +335,7 @@ class World:
             case AppendEntry(entry=entry, copy_first=copied):
                 self._append(entry, copied)
             case CopyEntry(sequence=sequence):
-                self.log[sequence] = replace(self.log[sequence], exported=True)
+                self.log[sequence] = replace(self.log[sequence], exported=not self.store_down)
             case CreateJob(manifest=manifest):
                 self._create_job(manifest)
             case DeleteJob(name=name):
@@ -354,7 +356,7 @@ class World:
         previous = self.log[-1].spec.digest if self.log else None
         chained = draft.model_copy(update={"previous_digest": previous})
         entry = chained.model_copy(update={"digest": digest_of_json(chained.wire()), "signature": "signed"})
-        self.log.append(EntryView(entry, AdapterReleaseStatus(), exported))
+        self.log.append(EntryView(entry, AdapterReleaseStatus(), exported and not self.store_down))
 
     def _create_job(self, manifest: dict[str, Any]) -> None:
         name, labels = manifest["metadata"]["name"], manifest["metadata"]["labels"]
@@ -390,17 +392,17 @@ class World:
         self.now += timedelta(seconds=1)
         for pod in self.pods:
             pod.tick()
-        ended = [self._end(job) for job in self.jobs.values() if not job.view.finished]
-        return bool(ended) or before != [(pod.answering, frozenset(pod.verified)) for pod in self.pods]
+        running = [job for job in self.jobs.values() if not job.view.finished]
+        for job in running:
+            self._end(job)
+        return bool(running) or before != [(pod.answering, frozenset(pod.verified)) for pod in self.pods]
 
     def _end(self, job: SimJob) -> None:
         code = self.script(job.view.step, job.view.attempt)
         termination = Termination(step=job.view.step, exit_code=code, message=f"exit {code}")
         if code == 0:
             termination = termination.model_copy(update=self._result(job.view))
-        job.view = replace(
-            job.view, finished=True, succeeded=code == 0, exit_code=code, termination=termination, finished_at=self.now
-        )
+        job.view = replace(job.view, finished=True, succeeded=code == 0, exit_code=code, termination=termination, finished_at=self.now)
 
     def _result(self, job: JobView) -> dict[str, Any]:
         if job.step == "snapshot":
@@ -421,7 +423,7 @@ class World:
                 report = self._report(task)
                 if not any(name_of(e.spec) == task.test_entry for e in self.log):
                     continue
-                view = EvidenceView(task.test_entry, report.digest_of(), report, tuple(self._rows()))
+                view = EvidenceView(task.test_entry, report.digest_of(), report, self._rows())
                 if not self._has_verdict(job.view.candidate_uid):
                     return view
         return None
@@ -430,8 +432,7 @@ class World:
         return any(e.spec.candidate and e.spec.candidate.uid == uid and e.spec.verdict for e in self.log)
 
     def _report(self, task: EvaluateInput) -> EvidenceReport:
-        rows = list(self._rows())
-        pairs = FileFact(path="pairs.jsonl.gz", size=len(rows), sha256=digest_of_json([row.wire() for row in rows]))
+        pairs = FileFact(path="pairs.jsonl.gz", size=1, sha256=digest(f"pairs with gain {self.gain}"))
         suites = tuple(
             SuiteFact(name=suite.name, path=f"items-{suite.name}.jsonl", items=ITEMS, sha256=suite.items.digest or digest(suite.name))
             for suite in self.policy.suites
@@ -450,20 +451,25 @@ class World:
             suites=suites,
             pairs=pairs,
             engine="sim",
-            arms=task.arms,
+            arms={"candidate": task.arms["candidate"], "incumbent": task.arms["incumbent"], "anchor": task.arms["anchor"]},
         )
 
-    def _rows(self) -> list[PairRow]:
-        """Incumbent and anchor are right on every fifth item; the candidate gains on a share `gain` of all items."""
-        rows = []
-        for suite in self.policy.suites:
-            for index in range(ITEMS):
-                weak = suite.role == "Primary" and index % 5 != 0
-                better = index % 10 < self.gain * 10
-                old = (0 if weak else SCORE_ONE,) * suite.decodes
-                new = (SCORE_ONE if not weak or better else 0,) * suite.decodes
-                rows.append(_row(suite.name, index, suite.decodes, new, old))
-        return rows
+    def _rows(self) -> tuple[PairRow, ...]:
+        return _rows(self.policy, self.gain)
+
+
+@lru_cache
+def _rows(rules: GatePolicySpec, gain: float) -> tuple[PairRow, ...]:
+    """Incumbent and anchor are right on every fifth item; the candidate gains on a share `gain` of all items."""
+    rows = []
+    for suite in rules.suites:
+        for index in range(ITEMS):
+            weak = suite.role == "Primary" and index % 5 != 0
+            better = index % 10 < gain * 10
+            old = (0 if weak else SCORE_ONE,) * suite.decodes
+            new = (SCORE_ONE if not weak or better else 0,) * suite.decodes
+            rows.append(_row(suite.name, index, suite.decodes, new, old))
+    return tuple(rows)
 
 
 def _row(suite: str, index: int, decodes: int, new: tuple[int, ...], old: tuple[int, ...]) -> PairRow:
@@ -480,8 +486,6 @@ def _row(suite: str, index: int, decodes: int, new: tuple[int, ...], old: tuple[
 
 
 def _parent(manifest: dict[str, Any]) -> str:
-    import json
-
     for item in manifest["spec"]["template"]["spec"]["containers"][0]["env"]:
         if item["name"] == ENV_JOB:
             job = json.loads(item["value"])

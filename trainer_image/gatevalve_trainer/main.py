@@ -87,7 +87,7 @@ def run_step(step: str) -> Termination:
     """Run a step on the Job in the environment; every error becomes an ending."""
     try:
         return STEPS[step](_job_text())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 the edge: whatever happened becomes an exit code and a message
         if not isinstance(error, GatevalveError):
             traceback.print_exc()
         return failed(step, exit_code(error), error)
@@ -128,3 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     digest = steps.add_parser("digest", help="print the digest of a directory: a base model or an adapter made elsewhere")
     digest.add_argument("directory", type=Path, metavar="DIR")
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

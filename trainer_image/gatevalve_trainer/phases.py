@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+LOG_DIGITS = 6
+
 
 def log(event: str, **facts: Any) -> None:
     """Write one line to standard error."""
-    print(json.dumps({"event": event, **facts}), file=sys.stderr, flush=True)
+    print(json.dumps({"event": event, **{name: _rounded(fact) for name, fact in facts.items()}}), file=sys.stderr, flush=True)
+
+
+def _rounded(fact: Any) -> Any:
+    return round(fact, LOG_DIGITS) if isinstance(fact, float) else fact
 
 
 class Phases:

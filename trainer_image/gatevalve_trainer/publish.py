@@ -16,7 +16,7 @@ from gatevalve_trainer.store import Area
 def run(job: PublishInput) -> AdapterResult:
     """Copy a verified adapter to adapters/<digest>/; one that is there already is done when it is the same, and is never overwritten.
 
-    Raises ContractError or IntegrityError when the adapter is not what its digest, base or channel say, or the name is taken by other bytes.
+    Raises ContractError or IntegrityError when the adapter is not what digest, base or channel say, or the name is taken by other bytes.
     """
     area, phases = Area(job.data), Phases()
     made, published = f"{work_dir(job.channel_uid, job.candidate_uid)}/{job.produced_by}", adapter_dir(job.channel_uid, job.adapter_digest)

@@ -73,7 +73,7 @@ class Area:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         _write_through(temporary, data)
-        os.rename(temporary, target)
+        temporary.rename(target)
         _sync_directory(target.parent)
 
     def publish(self, directory: str, files: Mapping[str, bytes]) -> bool:
@@ -122,7 +122,7 @@ def _write_through(path: Path, data: bytes) -> None:
 
 def _rename_exclusively(temporary: Path, target: Path) -> bool:
     try:
-        os.rename(temporary, target)  # fails when target exists: a directory with files is never replaced
+        temporary.rename(target)  # fails when target exists: a directory with files is never replaced
     except OSError:
         _remove(temporary)
         if target.exists():

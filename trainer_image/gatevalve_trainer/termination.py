@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gatevalve.contracts.canonical import canonical_json
 from gatevalve.contracts.exits import ExitCode
 from gatevalve.contracts.jobs import Termination
 from gatevalve.contracts.names import TERMINATION_BYTES, TERMINATION_LOG
@@ -19,16 +18,16 @@ MESSAGE_CHARACTERS = 1024
 
 def failed(step: str, code: int, error: BaseException) -> Termination:
     """The ending of a step that raised."""
-    message = str(error) or type(error).__name__
+    message = (str(error) or type(error).__name__).encode("utf-8", "replace").decode()
     return Termination(step=step, exit_code=code, reason=type(error).__name__[:256], message=message[:MESSAGE_CHARACTERS])
 
 
 def message_bytes(ending: Termination) -> bytes:
     """The ending as at most 4 KiB of JSON; a message too long for that is cut."""
-    raw = canonical_json(_printable(ending).wire())
+    raw = ending.canonical()
     while len(raw) > TERMINATION_BYTES:
         ending = ending.model_copy(update={"message": ending.message[: len(ending.message) // 2]})
-        raw = canonical_json(_printable(ending).wire())
+        raw = ending.canonical()
     return raw
 
 
@@ -42,9 +41,5 @@ def write_termination(ending: Termination) -> None:
     log("end", exit_code=ending.exit_code, sentence=_sentence(ending.exit_code), reason=ending.reason, message=ending.message)
 
 
-def _printable(ending: Termination) -> Termination:
-    return ending.model_copy(update={"message": ending.message.encode("utf-8", "replace").decode()})
-
-
 def _sentence(code: int) -> str:
-    return ExitCode(code).sentence if code in set(ExitCode) else "The step failed unexpectedly; see the traceback."
+    return next((known.sentence for known in ExitCode if known == code), "The step failed unexpectedly; see the traceback.")

@@ -42,7 +42,7 @@ Mount = tuple[str, bool]
 """(path below an area, read-only)."""
 
 
-def snapshot_job(place: Place, owner: Owner, spec: AdapterChannelSpec, attempt: int, job: SnapshotInput, seconds: int) -> dict[str, Any]:
+def snapshot_job(place: Place, owner: Owner, attempt: int, job: SnapshotInput, seconds: int) -> dict[str, Any]:
     """Freezes traffic: reads traffic/, writes snapshots/, holds the split key and nothing sealed."""
     mounts = [(names.traffic_dir(job.channel_uid), True), (f"{job.channel_uid}/snapshots", False)]
     env = [_secret_env(names.ENV_SPLIT_KEY, names.SEAL_SPLIT_KEY)]

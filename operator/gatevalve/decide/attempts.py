@@ -89,21 +89,22 @@ def _just_finished(job: JobView, now: datetime) -> bool:
 
 def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) -> StepState:
     text = _message(last)
-    final = _FINAL.get(last.exit_code) if last.exit_code is not None else None
-    if final is not None:
-        return Ended(last, *final, text, diverged=last.exit_code == ExitCode.DIVERGED)
+    if last.exit_code is not None and (final := _FINAL.get(last.exit_code)) is not None:
+        state, reason = final
+        return Ended(last, state, reason, text, diverged=last.exit_code == ExitCode.DIVERGED)
     if last.deadline_exceeded:
         return Ended(last, CandidateState.ERRORED, ConditionReason.DEADLINE_EXCEEDED, f"{last.name} ran past its deadline")
     if _is_memory(last):
         return _retry(attempts, MEMORY_ATTEMPTS, _is_memory, text, divisor=2)
-    if last.exit_code == ExitCode.BACKEND_UNAVAILABLE:
-        return _after_backoff(attempts, last, now)
+    if _is_backend(last):
+        return _later(attempts, last, _is_backend, now)
     if _is_interruption(last):
         return _retry(attempts, RESUMES, _is_interruption, text)
-    return _retry(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text)
+    again = _retry(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text)
+    return again if isinstance(again, Ended) else _later(attempts, last, _is_unknown, now)
 
 
-_FINAL = {
+_FINAL: dict[int, tuple[CandidateState, ConditionReason]] = {
     ExitCode.CONTRACT: (CandidateState.ERRORED, ConditionReason.CONTRACT_BROKEN),
     ExitCode.NO_SIGNAL: (CandidateState.SKIPPED, ConditionReason.NO_SIGNAL),
     ExitCode.DIVERGED: (CandidateState.REJECTED, ConditionReason.GATE_REJECTED),
@@ -119,8 +120,12 @@ def _is_interruption(job: JobView) -> bool:
     return not _is_memory(job) and (job.disrupted or job.exit_code is None or job.exit_code == ExitCode.TERMINATED)
 
 
+def _is_backend(job: JobView) -> bool:
+    return job.exit_code == ExitCode.BACKEND_UNAVAILABLE
+
+
 def _is_unknown(job: JobView) -> bool:
-    known = job.exit_code in _FINAL or job.exit_code == ExitCode.BACKEND_UNAVAILABLE
+    known = job.exit_code in _FINAL or _is_backend(job)
     return not (known or _is_memory(job) or _is_interruption(job) or job.deadline_exceeded)
 
 
@@ -132,8 +137,9 @@ def _retry(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], 
     return Start(last.attempt + 1, divisor)
 
 
-def _after_backoff(attempts: tuple[JobView, ...], last: JobView, now: datetime) -> StepState:
-    failures = sum(job.exit_code == ExitCode.BACKEND_UNAVAILABLE for job in attempts)
+def _later(attempts: tuple[JobView, ...], last: JobView, same: Callable[[JobView], bool], now: datetime) -> StepState:
+    """Another attempt after a pause that doubles with each failure of the kind."""
+    failures = sum(1 for job in attempts if same(job))
     wait = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_LIMIT_SECONDS)
     left = wait - (now - (last.finished_at or now)).total_seconds()
     return Start(last.attempt + 1) if left <= 0 else Pause(left)

@@ -1,48 +1,47 @@
-"""One reconcile of a channel: the log first, then a way back, then the candidates in order, then the pods."""
+"""One reconcile of a channel: the log first, then a way back, then the pods, then the candidates in order."""
 
 from __future__ import annotations
 
-from gatevalve.contracts.kinds import AdapterChannelSpec, Condition, LiveStatus, RoundStatus
-from gatevalve.contracts.names import ANNOTATION_ADOPT, entry_name
+from gatevalve.contracts.kinds import AdapterChannelSpec
+from gatevalve.contracts.names import ANNOTATION_ADOPT
 from gatevalve.contracts.reasons import Action, CandidateState, ChannelCondition, ConditionReason, EntryReason, EventReason, Verdict
 from gatevalve.decide import entries
-from gatevalve.decide.candidate import Case, advance, dequeue, has_verdict, is_in_flight, is_over, settle_verdict, unreadable, wait
-from gatevalve.decide.conditions import condition_of, with_condition
-from gatevalve.decide.log import LogState, fold, name_of, served_digest
-from gatevalve.decide.plan import AppendEntry, ChannelStatusUpdate, CopyEntry, Event, Plan
+from gatevalve.decide.candidate import advance, dequeue, refuse, wait
+from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over
+from gatevalve.decide.channel_status import Problem, channel_status
+from gatevalve.decide.conditions import condition_of
+from gatevalve.decide.log import LogState, fold, name_of
+from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan
 from gatevalve.decide.rollout import Standing, decide_rollout, rollout_failed, standing
-from gatevalve.decide.view import CandidateView, ChannelView, EntryView, View
-from gatevalve.gate.rounds import round_in_force
-
-Problem = tuple[ConditionReason, str]
+from gatevalve.decide.verdict import after_verdict
+from gatevalve.decide.view import CandidateView, ChannelView, View
 
 
 def decide(view: View) -> Plan:
     """The plan of one reconcile."""
     channel = view.channel
     if channel is None:
-        return _refuse_all(view, ConditionReason.CHANNEL_MISSING, f"AdapterChannel {view.name} does not exist in this namespace; create it")
+        text = f"AdapterChannel {view.name} does not exist in this namespace; create it"
+        return _refuse_all(view, (ConditionReason.CHANNEL_MISSING, text))
     if channel.spec is None:
-        problem = channel.problem or "the spec breaks its contract"
-        status = _channel_status(view, channel, None, None, (ConditionReason.SPEC_INVALID, problem))
-        return Plan(statuses=status) + _refuse_all(view, ConditionReason.CHANNEL_NOT_READY, problem)
+        problem = (ConditionReason.SPEC_INVALID, channel.problem or "the spec breaks its contract")
+        return Plan(statuses=channel_status(view, channel, None, None, problem)) + _refuse_all(view, problem)
     return _decide_valid(view, channel, channel.spec)
 
 
 def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) -> Plan:
     log = fold(view.log)
-    problem = _problem(view, channel, log)
-    if problem is not None:
-        status = _channel_status(view, channel, log, None, problem)
-        return Plan(statuses=status, events=_log_event(view, channel)) + _refuse_all(view, *problem)
+    if (problem := _problem(view, channel, log)) is not None:
+        told = Plan(statuses=channel_status(view, channel, log, None, problem), events=_log_event(view, channel))
+        return told + _refuse_all(view, problem)
     if (opening := _opening(view, channel, spec, log)) is not None:
         return opening
     now = standing(view, spec, log)
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
-    rollout = Plan() if view.pool.alias_owner else decide_rollout(view, spec, log, now)
-    status = Plan(statuses=_channel_status(view, channel, log, now, None))
-    return rollout + status + _exports(view) + _candidates(view, spec, log, now)
+    rollout = decide_rollout(view, spec, log, now) if _may_roll_out(view, now) else Plan()
+    status = Plan(statuses=channel_status(view, channel, log, now, None))
+    return rollout + status + (_copies(view) or _candidates(view, spec, log, now))
 
 
 def _problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
@@ -67,7 +66,7 @@ def _opening(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: Lo
     if log.channel_uid != channel.meta.uid:
         return Plan((AppendEntry(entries.open_entry(view, channel, spec, log, policy)),), requeue_seconds=0)
     if policy.digest_of() != log.policy_digest:
-        event = _event(channel, EventReason.POLICY_CHANGED, f"policy {spec.gate_policy} is in force with digest {policy.digest_of()}", True)
+        event = _event(channel, EventReason.POLICY_CHANGED, f"policy {spec.gate_policy} is in force with digest {policy.digest_of()}")
         return Plan((AppendEntry(entries.policy_entry(view, log, policy)),), events=(event,), requeue_seconds=0)
     return None
 
@@ -84,46 +83,51 @@ def _way_back(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: L
         entry = entries.rollback_entry(view, log, log.serving[-2], EntryReason.ROLLOUT_FAILED, message, None)
     else:
         return None
-    event = _event(channel, EventReason.ROLLED_BACK, f"{entry.reason}: {name_of(now.live.spec)} gives way to {entry.restores}", True)
-    return Plan((AppendEntry(entry, copy_first=False),), events=(event,), requeue_seconds=0)
+    text = f"{entry.reason}: {name_of(now.live.spec)} gives way to {entry.restores}"
+    return Plan((AppendEntry(entry, copy_first=False),), events=(_event(channel, EventReason.ROLLED_BACK, text),), requeue_seconds=0)
 
 
-def _exports(view: View) -> Plan:
+def _may_roll_out(view: View, now: Standing) -> bool:
+    """No document follows an entry before its copy, but a way back goes at once; and no two channels serve one alias."""
+    copied = now.live.exported or now.live.spec.action is Action.ROLLBACK
+    return copied and view.pool.alias_owner is None
+
+
+def _copies(view: View) -> Plan | None:
+    """Nothing follows an entry before its copy in the external log."""
     copies = tuple(CopyEntry(entry.spec.sequence) for entry in view.log.entries if not entry.exported)
-    return Plan(copies, requeue_seconds=0 if copies else None)
+    return Plan(copies, requeue_seconds=0) if copies else None
 
 
 def _candidates(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
-    if any(not entry.exported for entry in view.log.entries):
-        return Plan()
     if (orphan := _orphaned_test(view, log)) is not None:
         return orphan
     plan = Plan()
-    for case in _cases(view, spec, log):
+    cases = _cases(view, spec, log)
+    for case in cases:
         if has_verdict(log, case.candidate):
-            step = settle_verdict(case, pinned=spec.pin is not None)
-            plan += step
-            if step.actions:
-                return plan
-    return plan + _unreadable(view) + _queue(view, spec, log, now)
+            plan += after_verdict(case, pinned=spec.pin is not None)
+        if plan.actions:
+            return plan
+    return plan + _unreadable(view) + _queue(cases, spec, log, now)
 
 
-def _queue(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
+def _queue(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
     """Advance the one in flight; otherwise take the oldest that waits, when the channel is ready for it."""
-    cases = [case for case in _cases(view, spec, log) if not has_verdict(log, case.candidate) and not is_over(log, case.candidate)]
-    flying = [case for case in cases if is_in_flight(log, case.candidate)]
-    waiting = [case for case in cases if not is_in_flight(log, case.candidate)]
+    undecided = [case for case in cases if not has_verdict(log, case.candidate) and not is_over(log, case.candidate)]
+    flying = [case for case in undecided if is_in_flight(log, case.candidate)]
+    waiting = [case for case in undecided if not is_in_flight(log, case.candidate)]
     plan = advance(flying[0]) if flying else Plan()
     if not flying and waiting:
-        reason = _not_ready(spec, log, now, view)
-        plan = wait(waiting[0], *reason) if reason else dequeue(waiting[0])
+        problem = _not_ready(cases, spec, log, now)
+        plan = wait(waiting[0], *problem) if problem else dequeue(waiting[0])
         waiting = waiting[1:]
     for case in waiting:
         plan += wait(case, ConditionReason.BEHIND_ANOTHER, "behind an older candidate of the channel")
     return plan
 
 
-def _not_ready(spec: AdapterChannelSpec, log: LogState, now: Standing, view: View) -> Problem | None:
+def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Problem | None:
     if spec.paused:
         return ConditionReason.CHANNEL_PAUSED, "spec.paused is set"
     if spec.pin is not None:
@@ -132,12 +136,12 @@ def _not_ready(spec: AdapterChannelSpec, log: LogState, now: Standing, view: Vie
         return now.reason, now.message
     if not now.settled:
         return ConditionReason.SERVING_UNSETTLED, f"{name_of(now.live.spec)} is not settled: {now.message}"
-    if any(_accepted_waits(log, candidate) for candidate in view.candidates):
+    if any(_waits_for_a_person(log, case.candidate) for case in cases):
         return ConditionReason.BEHIND_ANOTHER, "an accepted candidate waits for its approval"
     return None
 
 
-def _accepted_waits(log: LogState, candidate: CandidateView) -> bool:
+def _waits_for_a_person(log: LogState, candidate: CandidateView) -> bool:
     accepted = log.of_candidate(candidate.meta.uid, Action.ACCEPT) is not None
     return accepted and not is_over(log, candidate) and candidate.status.state is CandidateState.ACCEPTED
 
@@ -156,100 +160,35 @@ def _orphaned_test(view: View, log: LogState) -> Plan | None:
 def _cases(view: View, spec: AdapterChannelSpec, log: LogState) -> list[Case]:
     """The readable candidates, oldest first."""
     uid = log.channel_uid or ""
-    ordered = sorted(view.candidates, key=lambda c: (c.meta.created_at or view.now, c.meta.name))
-    return [Case(view, spec, uid, log, c, c.spec) for c in ordered if c.spec is not None and not c.meta.deleting]
+    ordered = sorted(view.candidates, key=lambda candidate: (candidate.meta.created_at or view.now, candidate.meta.name))
+    return [Case(view, spec, uid, log, one, one.spec) for one in ordered if one.spec is not None and not one.meta.deleting]
 
 
 def _unreadable(view: View) -> Plan:
     plan = Plan()
     for candidate in view.candidates:
         if candidate.spec is None and not candidate.meta.deleting:
-            plan += unreadable(view, candidate, ConditionReason.SPEC_INVALID, candidate.problem or "the spec breaks its contract")
+            plan += refuse(view, candidate, ConditionReason.SPEC_INVALID, candidate.problem or "the spec breaks its contract")
     return plan
 
 
-def _refuse_all(view: View, reason: ConditionReason, message: str) -> Plan:
-    plan = Plan()
+def _refuse_all(view: View, problem: Problem) -> Plan:
+    """Tell every open candidate why its channel does not take it."""
+    missing = problem[0] is ConditionReason.CHANNEL_MISSING
+    reason = problem[0] if missing else ConditionReason.CHANNEL_NOT_READY
+    log, plan = fold(view.log), Plan()
     for candidate in view.candidates:
-        if candidate.meta.deleting or is_over(fold(view.log), candidate):
-            continue
-        plan += unreadable(view, candidate, ConditionReason.CHANNEL_NOT_READY if reason is not ConditionReason.CHANNEL_MISSING else reason, message)
+        if not candidate.meta.deleting and not is_over(log, candidate):
+            plan += refuse(view, candidate, reason, problem[1])
     return plan
-
-
-# ---- status
-
-
-def _channel_status(
-    view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None
-) -> tuple[ChannelStatusUpdate, ...]:
-    old = channel.status
-    update: dict[str, object] = {"observed_generation": channel.meta.generation}
-    if log is not None and log.live is not None:
-        update |= _derived(view, log, log.live)
-    if now is not None:
-        update["pods"] = now.pods
-    status = old.model_copy(update=update)
-    status = status.model_copy(update={"conditions": _channel_conditions(view, channel, now, problem)})
-    return (ChannelStatusUpdate(channel.meta.name, channel.meta.uid, status),) if status != old else ()
-
-
-def _derived(view: View, log: LogState, live: EntryView) -> dict[str, object]:
-    serves = live.spec.serves
-    fields: dict[str, object] = {
-        "live": LiveStatus(
-            entry=name_of(live.spec),
-            adapter=serves.adapter if serves else None,
-            digest=served_digest(live),
-            since=live.status.live_since,
-        ),
-        "incumbent": log.incumbent_digest,
-        "log_head": entry_name(view.name, log.next_sequence - 1),
-    }
-    policy = log.policy
-    if policy is not None:
-        number, tests = round_in_force(log.specs, policy, policy.digest_of(), log.incumbent_digest)
-        fields["round"] = RoundStatus(number=number, tests=tests, max_tests=policy.round.max_tests)
-    return fields
-
-
-def _channel_conditions(
-    view: View, channel: ChannelView, now: Standing | None, problem: Problem | None
-) -> tuple[Condition, ...]:
-    generation = channel.meta.generation
-    conditions = channel.status.conditions
-    ok = ConditionReason.AS_EXPECTED
-    policy_bad = problem is not None and problem[0] is ConditionReason.POLICY_MISSING
-    log_bad = problem is not None and problem[0] in (ConditionReason.LOG_INVALID, ConditionReason.UID_CHANGED)
-    values: list[tuple[ChannelCondition, bool | None, ConditionReason, str]] = [
-        (ChannelCondition.GATE_READY, not policy_bad, *(problem if policy_bad and problem else (ok, "the policy is in force"))),
-        (ChannelCondition.LOG_VALID, not log_bad, *(problem if log_bad and problem else (ok, "gapless, signed, equal to its copy"))),
-    ]
-    if now is not None:
-        values.append((ChannelCondition.SERVING, now.serving, now.reason, now.message))
-        pin = _pin_problem(channel, view)
-        ready = now.serving and now.reason is ok and pin is None
-        values.append((ChannelCondition.READY, ready, *(pin or (now.reason, now.message))))
-    elif problem is not None:
-        values.append((ChannelCondition.READY, False, *problem))
-    for kind, value, reason, message in values:
-        conditions = with_condition(conditions, kind, value, reason, message, view.now, generation)
-    return conditions
-
-
-def _pin_problem(channel: ChannelView, view: View) -> Problem | None:
-    pin = channel.spec.pin if channel.spec else None
-    if pin is None or fold(view.log).serving_entry(pin.entry) is not None:
-        return None
-    return ConditionReason.SPEC_INVALID, f"spec.pin.entry {pin.entry} is no serving entry of this channel (Open, Promote or Rollback)"
 
 
 def _log_event(view: View, channel: ChannelView) -> tuple[Event, ...]:
     old = condition_of(channel.status.conditions, ChannelCondition.LOG_VALID)
     if view.log.problem is None or (old is not None and old.status == "False"):
         return ()
-    return (_event(channel, EventReason.LOG_INVALID, view.log.problem, True),)
+    return (_event(channel, EventReason.LOG_INVALID, view.log.problem),)
 
 
-def _event(channel: ChannelView, reason: EventReason, message: str, warning: bool = False) -> Event:
-    return Event("AdapterChannel", channel.meta.name, channel.meta.uid, reason, message, warning)
+def _event(channel: ChannelView, reason: EventReason, message: str) -> Event:
+    return Event("AdapterChannel", channel.meta.name, channel.meta.uid, reason, message, warning=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gatevalve.contracts.kinds import AdapterChannelSpec
-from gatevalve.contracts.names import adapter_dir, digest_hex
 from gatevalve.contracts.serving import AdapterOnPod, AdapterRole, ChannelDocument, Route
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.view import EntryView, PoolView, View
@@ -23,11 +22,6 @@ def adapter_of(entry: EntryView, role: AdapterRole) -> tuple[AdapterOnPod, ...]:
     if serves is None or serves.adapter is None or serves.digest is None or serves.uri is None:
         return ()
     return (AdapterOnPod(name=serves.adapter, digest=serves.digest, uri=serves.uri, role=role),)
-
-
-def adapter_uri(channel_uid: str, digest: str) -> str:
-    """Where a published adapter lies in the data area, relative to its root."""
-    return adapter_dir(channel_uid, digest_hex(digest))
 
 
 def warm_entry(log: LogState) -> EntryView | None:
@@ -94,9 +88,7 @@ def _live(log: LogState) -> EntryView:
     return live
 
 
-def _document(
-    view: View, spec: AdapterChannelSpec, log: LogState, adapters: tuple[AdapterOnPod, ...], route: Route
-) -> ChannelDocument:
+def _document(view: View, spec: AdapterChannelSpec, log: LogState, adapters: tuple[AdapterOnPod, ...], route: Route) -> ChannelDocument:
     live = _live(log)
     return ChannelDocument(
         namespace=view.settings.namespace,

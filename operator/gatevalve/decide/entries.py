@@ -48,14 +48,22 @@ def test_entry(view: View, log: LogState, candidate: CandidateView, gate: GateFa
     return _draft(view, log, Action.TEST, EntryReason.TEST_OPENED, message, candidate=_ref(candidate), gate=gate, lineage=lineage)
 
 
-def accept_entry(view: View, log: LogState, test: AdapterReleaseSpec, evidence: EvidenceStatus, effect_bp: int | None) -> AdapterReleaseSpec:
+def accept_entry(
+    view: View, log: LogState, test: AdapterReleaseSpec, evidence: EvidenceStatus, effect_bp: int | None
+) -> AdapterReleaseSpec:
     """The gate accepted the tested adapter."""
     gate = test.gate.model_copy(update={"evidence": evidence, "effect_basis_points": effect_bp}) if test.gate else None
     return _verdict(view, log, test, Action.ACCEPT, Verdict.ACCEPTED, EntryReason.GATE_PASSED, "every check passed", gate)
 
 
 def reject_entry(
-    view: View, log: LogState, test: AdapterReleaseSpec, verdict: Verdict, reason: EntryReason, message: str, evidence: EvidenceStatus | None
+    view: View,
+    log: LogState,
+    test: AdapterReleaseSpec,
+    verdict: Verdict,
+    reason: EntryReason,
+    message: str,
+    evidence: EvidenceStatus | None,
 ) -> AdapterReleaseSpec:
     """The gate rejected the tested adapter or could not judge it."""
     gate = test.gate.model_copy(update={"evidence": evidence}) if test.gate else None
@@ -64,9 +72,7 @@ def reject_entry(
 
 def diverged_entry(view: View, log: LogState, candidate: CandidateView, message: str) -> AdapterReleaseSpec:
     """Training diverged: the only rejection without a test."""
-    return _draft(
-        view, log, Action.REJECT, EntryReason.TRAINING_DIVERGED, message, verdict=Verdict.REJECTED, candidate=_ref(candidate)
-    )
+    return _draft(view, log, Action.REJECT, EntryReason.TRAINING_DIVERGED, message, verdict=Verdict.REJECTED, candidate=_ref(candidate))
 
 
 def promote_entry(view: View, log: LogState, accept: AdapterReleaseSpec, serves: Serves, actor: str | None) -> AdapterReleaseSpec:
@@ -85,7 +91,9 @@ def promote_entry(view: View, log: LogState, accept: AdapterReleaseSpec, serves:
     )
 
 
-def rollback_entry(view: View, log: LogState, target: EntryView, reason: EntryReason, message: str, actor: str | None) -> AdapterReleaseSpec:
+def rollback_entry(
+    view: View, log: LogState, target: EntryView, reason: EntryReason, message: str, actor: str | None
+) -> AdapterReleaseSpec:
     """An earlier entry's adapter, or the base, becomes the live release again."""
     return _draft(
         view,

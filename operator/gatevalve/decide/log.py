@@ -68,7 +68,9 @@ class LogState:
 
     def of_candidate(self, uid: str, *actions: Action) -> AdapterReleaseSpec | None:
         """The newest entry of one of the actions about a candidate."""
-        return next((spec for spec in reversed(self.specs) if spec.candidate and spec.candidate.uid == uid and spec.action in actions), None)
+        return next(
+            (spec for spec in reversed(self.specs) if spec.candidate and spec.candidate.uid == uid and spec.action in actions), None
+        )
 
     @property
     def open_tests(self) -> tuple[AdapterReleaseSpec, ...]:

@@ -113,7 +113,10 @@ StatusUpdate = CandidateStatusUpdate | ReleaseStatusUpdate | ChannelStatusUpdate
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions in order; then statuses (only what changed), then events. `requeue_seconds`: look again after; 0 = at once; None = when something happens."""
+    """Actions in order; then statuses (only what changed), then events.
+
+    `requeue_seconds`: look again after that time; 0 = at once; None = when something happens.
+    """
 
     actions: tuple[Action, ...] = ()
     statuses: tuple[StatusUpdate, ...] = ()
@@ -123,6 +126,4 @@ class Plan:
     def __add__(self, other: Plan) -> Plan:
         """Both plans, this one first; the sooner requeue counts."""
         waits = [wait for wait in (self.requeue_seconds, other.requeue_seconds) if wait is not None]
-        return Plan(
-            self.actions + other.actions, self.statuses + other.statuses, self.events + other.events, min(waits) if waits else None
-        )
+        return Plan(self.actions + other.actions, self.statuses + other.statuses, self.events + other.events, min(waits) if waits else None)

@@ -159,7 +159,10 @@ def _failure(pod: PodView, spec: AdapterChannelSpec, live: EntryView) -> PodFail
 def _blocked(view: View, spec: AdapterChannelSpec, reachable: list[PodView]) -> tuple[ConditionReason, str] | None:
     """What no rollout can mend, told before anything is tried."""
     if view.pool.alias_owner is not None:
-        return ConditionReason.ALIAS_CONFLICT, f"channel {view.pool.alias_owner} already serves alias {spec.alias} on pool {spec.serving.pool}"
+        return (
+            ConditionReason.ALIAS_CONFLICT,
+            f"channel {view.pool.alias_owner} already serves alias {spec.alias} on pool {spec.serving.pool}",
+        )
     for pod in reachable:
         limits = pod.report.limits if pod.report else None
         if limits is None:
@@ -167,9 +170,15 @@ def _blocked(view: View, spec: AdapterChannelSpec, reachable: list[PodView]) -> 
         if not limits.runtime_lora:
             return ConditionReason.RUNTIME_LORA_DISABLED, f"{pod.name}: set VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and --enable-lora"
         if limits.max_lora_rank < spec.adapter.rank:
-            return ConditionReason.CAPACITY_EXCEEDED, f"{pod.name}: --max-lora-rank {limits.max_lora_rank} is below spec.adapter.rank {spec.adapter.rank}"
+            return (
+                ConditionReason.CAPACITY_EXCEEDED,
+                f"{pod.name}: --max-lora-rank {limits.max_lora_rank} is below spec.adapter.rank {spec.adapter.rank}",
+            )
         if min(limits.max_loras, limits.max_cpu_loras) < MIN_LORAS:
-            return ConditionReason.CAPACITY_EXCEEDED, f"{pod.name}: --max-loras and --max-cpu-loras must be at least {MIN_LORAS} (live, warm, preload)"
+            return (
+                ConditionReason.CAPACITY_EXCEEDED,
+                f"{pod.name}: --max-loras and --max-cpu-loras must be at least {MIN_LORAS} (live, warm, preload)",
+            )
     return None
 
 
@@ -184,7 +193,10 @@ def _explain(
         return ConditionReason.NO_REACHABLE_PODS, "no pod of the pool answers; waiting" + (f": {errors[0]}" if errors else "")
     if failures:
         first = failures[0]
-        return ConditionReason.PODS_DEGRADED, f"{len(failures)} of {len(reachable)} pods failed {entry}; {first.pod}: {first.reason}: {first.message}"
+        return (
+            ConditionReason.PODS_DEGRADED,
+            f"{len(failures)} of {len(reachable)} pods failed {entry}; {first.pod}: {first.reason}: {first.message}",
+        )
     if serving:
         return ConditionReason.AS_EXPECTED, f"{len(reachable)} pods answer from {entry}"
     return ConditionReason.ROLLING_OUT, f"{entry} is being rolled out to {len(reachable)} pods"
@@ -192,14 +204,14 @@ def _explain(
 
 def _annotations(view: View, live: EntryView) -> list[AnnotatePod]:
     key, entry = f"gatevalve.dev/{view.name}", name_of(live.spec)
-    return [AnnotatePod(pod.name, view.name, entry) for pod in _reachable(view) if _answers(pod, live) and pod.annotations.get(key) != entry]
+    return [
+        AnnotatePod(pod.name, view.name, entry) for pod in _reachable(view) if _answers(pod, live) and pod.annotations.get(key) != entry
+    ]
 
 
 def _release_status(view: View, now: Standing) -> tuple[ReleaseStatusUpdate, ...]:
     old = now.live.status
-    conditions = with_condition(
-        old.conditions, ChannelCondition.SERVING, now.serving, now.reason, now.message, view.now, 1
-    )
+    conditions = with_condition(old.conditions, ChannelCondition.SERVING, now.serving, now.reason, now.message, view.now, 1)
     since = old.live_since or (timestamp(view.now) if now.serving else None)
     new = AdapterReleaseStatus(
         conditions=conditions,

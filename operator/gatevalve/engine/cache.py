@@ -78,16 +78,16 @@ class ObjectCache:
 
     def channels_of(self, resource: Resource, thing: KubeObject) -> frozenset[str]:
         """Names of the channels that must be looked at again when this object changes."""
-        spec, labels = thing.get("spec") or {}, thing["metadata"].get("labels") or {}
+        labels = thing["metadata"].get("labels") or {}
         if resource is ADAPTER_CHANNELS:
             neighbours = self._channels(lambda channel: _pool(channel) == _pool(thing))
             return neighbours | {thing["metadata"]["name"]}
         if resource is ADAPTER_CANDIDATES:
-            return _strings([spec.get("channel")])
+            return _strings([in_spec(thing, "channel")])
         if resource is ADAPTER_RELEASES:
             return _strings([thing["metadata"]["name"].rpartition("-")[0]])
         if resource is GATE_POLICIES:
-            return self._channels(lambda channel: (channel.get("spec") or {}).get("gatePolicy") == thing["metadata"]["name"])
+            return self._channels(lambda channel: in_spec(channel, "gatePolicy") == thing["metadata"]["name"])
         if resource is PODS:
             return self._channels(lambda channel: _pool(channel) == labels.get(LABEL_POOL))
         return _strings([labels.get(LABEL_CHANNEL)])
@@ -105,10 +105,16 @@ class ObjectCache:
         return frozenset(channel["metadata"]["name"] for channel in self.all(ADAPTER_CHANNELS) if chosen(channel))
 
 
-def _pool(channel: KubeObject) -> str | None:
-    serving = (channel.get("spec") or {}).get("serving") or {}
-    pool = serving.get("pool")
-    return pool if isinstance(pool, str) else None
+def in_spec(thing: KubeObject, *path: str) -> object:
+    """A value deep in an object's spec, or None: a spec that breaks its contract may hold anything anywhere."""
+    value: object = thing.get("spec")
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _pool(channel: KubeObject) -> object:
+    return in_spec(channel, "serving", "pool")
 
 
 def _strings(values: Iterable[object]) -> frozenset[str]:

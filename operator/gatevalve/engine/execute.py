@@ -47,16 +47,27 @@ class Executor:
     async def execute(self, plan: Plan, view: View) -> None:
         """Carry a plan out.
 
-        Raises ConflictError when something changed since the view, ClusterError or StoreError when a write failed; what came before it has happened,
-        and nothing after it has. A pod that does not take a document is no error: its next report tells.
+        Raises ConflictError when something changed since the view, ClusterError or StoreError when a write failed: what came before it has
+        happened, and nothing after it has. A pod that does not take a document is no error: its next report tells.
         """
         for batch in batches(plan.actions):
             await asyncio.gather(*(self._act(action, view) for action in batch))
-        for update in plan.statuses:
-            await self.statuses.write(update)
+        outdated = await self._write_statuses(plan)
         for event in plan.events:
             await self.events.emit(event)
         await self._copy_late(plan, view)
+        if outdated is not None:
+            raise outdated
+
+    async def _write_statuses(self, plan: Plan) -> ConflictError | None:
+        """One that conflicts is written by the next reconcile; the others and the events, which are told only now, go out."""
+        outdated: ConflictError | None = None
+        for update in plan.statuses:
+            try:
+                await self.statuses.write(update)
+            except ConflictError as error:
+                outdated = error
+        return outdated
 
     async def _act(self, action: Action, view: View) -> None:
         match action:

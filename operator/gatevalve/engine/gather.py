@@ -26,7 +26,7 @@ from gatevalve.decide.view import (
     Settings,
     View,
 )
-from gatevalve.engine.cache import ObjectCache
+from gatevalve.engine.cache import ObjectCache, in_spec
 from gatevalve.engine.jobs import instant, is_told, job_view
 from gatevalve.engine.pool import PoolReader
 from gatevalve.engine.release_log import ReleaseLogs
@@ -100,7 +100,7 @@ class Gatherer:
         return PolicyView(name, spec, spec.digest_of() if spec else None, problem)
 
     def _candidates(self, name: str) -> tuple[CandidateView, ...]:
-        things = [thing for thing in self.cache.all(ADAPTER_CANDIDATES) if (thing.get("spec") or {}).get("channel") == name]
+        things = [thing for thing in self.cache.all(ADAPTER_CANDIDATES) if in_spec(thing, "channel") == name]
         return tuple(candidate_view(thing) for thing in things)
 
     async def _jobs(self, name: str) -> tuple[JobView, ...]:

@@ -11,7 +11,7 @@ from gatevalve.contracts.names import LABEL_POOL, pool_configmap
 from gatevalve.contracts.serving import SignedDocument
 from gatevalve.decide.view import PodView, PoolView
 from gatevalve.engine.answers import AliasAnswers
-from gatevalve.engine.cache import ObjectCache
+from gatevalve.engine.cache import ObjectCache, in_spec
 from gatevalve.engine.jobs import instant
 from gatevalve.engine.timings import RolloutTimes
 from gatevalve.io.clock import Clock
@@ -106,15 +106,11 @@ def alias_owner(cache: ObjectCache, channel: str, spec: AdapterChannelSpec) -> s
     rivals = [
         (str(other["metadata"]["creationTimestamp"]), str(other["metadata"]["name"]))
         for other in cache.all(ADAPTER_CHANNELS)
-        if _claims(other) == (spec.serving.pool, spec.alias) or other["metadata"]["name"] == channel
+        if (in_spec(other, "serving", "pool"), in_spec(other, "alias")) == (spec.serving.pool, spec.alias)
+        or other["metadata"]["name"] == channel
     ]
     first = min(rivals, default=("", channel))[1]
     return first if first != channel else None
-
-
-def _claims(channel: KubeObject) -> tuple[object, object]:
-    spec = channel.get("spec") or {}
-    return (spec.get("serving") or {}).get("pool"), spec.get("alias")
 
 
 def _document(configmap: KubeObject | None, channel: str, key: VerifyKey) -> tuple[SignedDocument | None, str | None]:

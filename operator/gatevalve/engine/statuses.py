@@ -27,7 +27,7 @@ class StatusWriter:
     written: Written
 
     async def write(self, update: StatusUpdate) -> None:
-        """Write one status; an object that is gone needs none. Raises ConflictError when its uid has changed."""
+        """Write one status; an object that is gone needs none. Raises ConflictError when it has changed."""
         resource = _resource(update)
         known = self.cache.get(resource, update.name)
         if known is None or _is_another(update, known):
@@ -44,8 +44,8 @@ class StatusWriter:
 
 
 def _body(update: StatusUpdate, known: KubeObject) -> dict[str, object]:
-    metadata = {"name": update.name, "uid": known["metadata"]["uid"]}
-    return {"metadata": metadata, "status": update.status.wire()}
+    """The version is the precondition: apply to a status heeds no uid, and an object made anew would take the old one's."""
+    return {"metadata": {"name": update.name, "resourceVersion": known["metadata"]["resourceVersion"]}, "status": update.status.wire()}
 
 
 def _is_another(update: StatusUpdate, known: KubeObject) -> bool:

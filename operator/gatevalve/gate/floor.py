@@ -5,7 +5,7 @@ from __future__ import annotations
 from gatevalve.contracts.policy import GatePolicySpec, Suite
 from gatevalve.contracts.reasons import Finding
 from gatevalve.gate.inputs import Evidence, Ledger
-from gatevalve.gate.results import Check, CheckResult, measured, points
+from gatevalve.gate.results import Check, CheckResult, measured
 from gatevalve.gate.samples import candidate_rate, counts_exactly, right
 from gatevalve.gate.statistics import rate_lower
 
@@ -20,8 +20,8 @@ def _above(suite: Suite, evidence: Evidence, alpha: float) -> CheckResult:
     rate, bound = _counted(suite, evidence, alpha) if counts_exactly(evidence, suite) else _averaged(suite, evidence, alpha)
     least = (suite.floor_basis_points or 0) / 10_000
     sentence = (
-        f"The candidate's rate is {points(rate)}; at an error rate of {alpha:.4f} the true rate is above {points(bound)}. "
-        f"Asked for: at least {points(least)}."
+        f"The candidate's rate is {rate:.2%}; at an error rate of {alpha:.4f} the true rate is above {bound:.2%}. "
+        f"Asked for: at least {least:.2%}."
     )
     finding = Finding.OK if bound >= least else Finding.BELOW_FLOOR
     return measured(Check.FLOOR, suite, finding, rate, bound, len(evidence.rows(suite.name)), sentence)
@@ -35,4 +35,4 @@ def _counted(suite: Suite, evidence: Evidence, alpha: float) -> tuple[float, flo
 
 def _averaged(suite: Suite, evidence: Evidence, alpha: float) -> tuple[float, float]:
     rate = candidate_rate(evidence, suite)
-    return rate.mean, rate.lower_bound(alpha)
+    return rate.mean, rate.cautious_lower_bound(alpha)

@@ -39,4 +39,4 @@ def _averaged(suite: Suite, evidence: Evidence, against: Arm, alpha: float) -> t
     """The mean loss and its upper bound by the clustered paired t."""
     gain = paired_gain(evidence, suite, against)
     how = f"The candidate loses {points(rounded(-gain.mean))} on the {against} over {gain.clusters} clusters"
-    return rounded(-gain.mean), rounded(-gain.lower_bound(alpha)), how
+    return rounded(-gain.mean), rounded(-gain.cautious_lower_bound(alpha)), how

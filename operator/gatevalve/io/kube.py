@@ -25,8 +25,8 @@ async def load_configuration() -> Configuration:
     """Credentials from $KUBECONFIG where it is set, from the Pod's service account otherwise; raises ClusterError."""
     configuration = Configuration()
     try:
-        if os.environ.get("KUBECONFIG"):
-            await load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        if path := os.environ.get("KUBECONFIG"):
+            await load_kube_config(path, client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
@@ -74,7 +74,7 @@ class KubeCluster:
             return
 
     async def apply(self, resource: Resource, body: Mapping[str, Any], manager: str, subresource: str = "") -> KubeObject:
-        """Server-side apply with force; raises ConflictError when resourceVersion or uid is given and differs."""
+        """Server-side apply with force; raises ConflictError when resourceVersion is given and differs."""
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         query = {"fieldManager": manager, "force": "true"}
         return await self._request("PATCH", resource, body["metadata"]["name"], subresource, query, whole, APPLY_PATCH)

@@ -67,7 +67,7 @@ class Cluster(Protocol):
         ...
 
     async def apply(self, resource: Resource, body: Mapping[str, Any], manager: str, subresource: str = "") -> KubeObject:
-        """Server-side apply with force; raises ConflictError when `metadata.resourceVersion` or `metadata.uid` is given and differs."""
+        """Server-side apply with force; raises ConflictError when `metadata.resourceVersion` is given and differs."""
         ...
 
     async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:

@@ -90,7 +90,20 @@ def test_a_broken_rule_is_found_by_the_contract_and_left_to_cel_by_the_schema(ca
     assert accepts(case["kind"], spec)
 
 
-ODD: st.SearchStrategy[Any] = st.sampled_from([None, -1, 0, 10**9, 1.5, "", "odd text!", "x" * 2000, "ünï", [], ["x"], [{}], {}, {"odd": 1}, [[1]]])
+@pytest.mark.parametrize("kind", TABLE["statuses"])
+def test_a_full_status_is_accepted_by_contract_and_schema_and_keeps_every_field(kind: str) -> None:
+    resource = next(resource for resource in RESOURCES if resource.kind == kind)
+    assert resource.status is not None
+    status = TABLE["statuses"][kind]
+    assert resource.status.parse(status).wire() == status
+    jsonschema.validate(status, strict(object_schema(resource)["properties"]["status"]))
+    missing = set(object_schema(resource)["properties"]["status"]["properties"]) - set(status)
+    assert not missing, f"the table's status shows no {missing}"
+
+
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, -1, 0, 10**9, 1.5, "", "odd text!", "x" * 2000, "ünï", [], ["x"], [{}], {}, {"odd": 1}, [[1]]]
+)
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.hashing import directory_digest
@@ -27,7 +28,9 @@ def verified_base(base: Base) -> Path:
 
 def prepare_torch() -> torch.device:
     """Make torch repeatable and choose the device; on CPU one thread and deterministic kernels give the same bytes each time."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may sum in another order each time
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    transformers_logging.disable_progress_bar()
     if torch.cuda.is_available():
         return torch.device("cuda")
     torch.set_num_threads(1)
@@ -48,4 +51,4 @@ def load_base(directory: Path, device: torch.device) -> PreTrainedModel:
             "base.uri", f"{directory} does not load: {error}", "give a causal language model with safetensors weights"
         ) from error
     model.requires_grad_(False)
-    return model.to(device).eval()  # type: ignore[arg-type]
+    return model.to(device).eval()

@@ -55,7 +55,7 @@ def lora_tensors(model: PeftModel) -> dict[str, Tensor]:
 
 
 def check_names_and_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises ContractError that names the first missing, unexpected or misshapen tensor: PEFT and vLLM would load what fits and say nothing."""
+    """Raises ContractError that names the first missing, unexpected or misshapen tensor: PEFT and vLLM load what fits and say nothing."""
     for name in sorted(expected.keys() - tensors.keys()):
         raise ContractError(f"adapter.{name}", "is missing", "an adapter has A and B weights for every layer that its target modules name")
     for name in sorted(tensors.keys() - expected.keys()):

@@ -15,7 +15,7 @@ from gatevalve_trainer.adapter.logprobs import next_token_logits, padded
 PROBES, TOP_TOKENS = 8, 5
 """How many prompts, and how many of the adapter's most likely next tokens for each."""
 
-CONTEXTS = 64
+CONTEXTS = 32
 """How many sequences are searched for them."""
 
 LONGEST_PROMPT = 512
@@ -54,9 +54,9 @@ def largest_difference(probes: Sequence[Probe]) -> float:
 def _best_position(model: PeftModel, context: Context, device: torch.device) -> _Found:
     prefix = list(context.token_ids[:LONGEST_PROMPT])
     tokens_BS = padded([[*prefix, prefix[-1]]], device)  # one more, so that the whole prefix is a prompt too
-    adapter_TV = _logprobs_TV(model, tokens_BS)
+    adapter_TV = _all_logprobs(model, tokens_BS)
     with model.disable_adapter():
-        base_TV = _logprobs_TV(model, tokens_BS)
+        base_TV = _all_logprobs(model, tokens_BS)
     divergence_T = (adapter_TV.exp() * (adapter_TV - base_TV)).sum(-1)
     first = min(context.first, len(prefix) - 1)
     position = first + int(divergence_T[first:].argmax())
@@ -64,7 +64,7 @@ def _best_position(model: PeftModel, context: Context, device: torch.device) -> 
     return _Found(float(divergence_T[position]), probe)
 
 
-def _logprobs_TV(model: PeftModel, tokens_BS: Tensor) -> Tensor:
+def _all_logprobs(model: PeftModel, tokens_BS: Tensor) -> Tensor:
     return next_token_logits(model, tokens_BS)[0].float().log_softmax(-1)
 
 

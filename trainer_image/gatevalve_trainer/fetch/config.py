@@ -24,8 +24,8 @@ IGNORED = (
 )
 """Fields that do not change what the adapter answers; dropout is off when serving."""
 
-NEUTRAL: tuple[Any, ...] = (None, False, "", "none", [], {})
-"""Every other field must hold one of these: what we do not know must be off."""
+OFF = ("", "none", [], {})
+"""Every other field must be null, false or one of these: what we do not know must be off."""
 
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 """Initialisations that leave the base as it is; PiSSA, OLoRA, CorDA and LoftQ change it when PEFT loads the adapter."""
@@ -46,7 +46,7 @@ def rank_and_alpha(raw: bytes) -> tuple[int, int]:
         "convert it to a plain LoRA adapter with PEFT's path_initial_model_for_weight_conversion",
     )
     for field in sorted(config.keys() - set(READ_HERE) - set(IGNORED)):
-        _require(config[field] in NEUTRAL, field, config[field], "train without it: the engine would not serve it as trained")
+        _require(_is_off(config[field]), field, config[field], "train without it: the engine would not serve it as trained")
     return _positive(config, "r"), _positive(config, "lora_alpha")
 
 
@@ -58,6 +58,10 @@ def _object(raw: bytes) -> Mapping[str, Any]:
     if not isinstance(config, dict):
         raise ContractError(ADAPTER_CONFIG, "is not a JSON object", "write it with PEFT's save_pretrained")
     return config
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, str | list | dict) and value in OFF)  # 0 == False, but 0 may name a layer
 
 
 def _positive(config: Mapping[str, Any], field: str) -> int:

@@ -58,7 +58,10 @@ def join(replies: Iterable[TrafficRecord], feedback: Iterable[FeedbackRecord], w
 
 
 def drop_reason(reply: TrafficRecord, wanted: Wanted) -> str | None:
-    """Why a reply cannot be a row, or None; the first reason counts. A reply cut at its token limit stays: training leaves it out of the loss."""
+    """Why a reply cannot be a row, or None; the first reason counts.
+
+    A reply cut at its token limit stays a row: training leaves it out of the loss and counts it.
+    """
     if reply.base_digest != wanted.base_digest:
         return "foreignBase"
     if reply.adapter_digest != wanted.incumbent_digest:

@@ -25,7 +25,7 @@ from gatevalve_trainer.store import Area
 SEGMENT, OPEN = ".jsonl.zst", ".open"
 
 LONGEST_SEGMENT = timedelta(hours=1)
-"""`capture.segmentSeconds` is at most an hour: a segment holds no record older than that before its last write, nor a day before its date."""
+"""`capture.segmentSeconds` is at most an hour: a segment last written an hour before the window holds nothing of it."""
 
 POLL_SECONDS = 0.5
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from gatevalve_trainer.adapter.logprobs import padded
 from gatevalve_trainer.train.rows import TrainRow
+
+Value = TypeVar("Value", bool, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +38,5 @@ class Batch:
         )
 
 
-def _shifted[T](values: Sequence[T], width: int, fill: T) -> list[T]:
-    return [*values[1:], *[fill] * (width - len(values))]
+def _shifted(values: Sequence[Value], width: int, fill: Value) -> list[Value]:
+    return list(values[1:]) + [fill] * (width - len(values))

@@ -28,8 +28,8 @@ Figures = dict[str, float]
 class Objective:
     """What a step minimises: the recipe's loss over the rows, divided by a constant that does not depend on batching.
 
-    SFT divides by the step's loss tokens; LoggedRL by rows times the snapshot's mean reply length, so that a long reply weighs by its tokens
-    and not less (Liu et al. 2025, Dr. GRPO, section 3).
+    SFT divides by the step's loss tokens; LoggedRL by rows times the snapshot's mean reply length, so that a long reply weighs by its
+    tokens and not less (Liu et al. 2025, Dr. GRPO, section 3).
     """
 
     recipe: Recipe
@@ -82,7 +82,7 @@ class Loop:
         save_due: Callable[[], bool],
         report: Callable[[Figures], None],
     ) -> None:
-        """Do the remaining steps, saving when due; raises Terminated after a save when told to stop, Diverged when a number is not finite."""
+        """Do the remaining steps, saving when due; raises Terminated after a save when told to stop, Diverged when a loss is not finite."""
         with stop.deferred():
             while progress.step < len(self.steps):
                 figures = self._step(progress.step, stop)
@@ -115,7 +115,7 @@ class Loop:
         parameters = self.objective.parameters
         norm = float(nn.utils.clip_grad_norm_(self.trainable, parameters.max_grad_norm))
         if not (math.isfinite(sums.loss) and math.isfinite(norm)):
-            raise Diverged(f"step {step + 1}: loss {sums.loss}, gradient norm {norm}; lower parameters.learningRate")
+            raise Diverged(f"step {step + 1}: loss {sums.loss}, gradient norm {norm}; look at the scores, or lower parameters.learningRate")
         for group in self.optimizer.param_groups:
             group["lr"] = parameters.learning_rate * min(1.0, (step + 1) / max(1, parameters.warmup_steps))
         self.optimizer.step()

@@ -18,13 +18,16 @@ def cross_entropy(logprobs_BT: Tensor) -> Tensor:
 
 
 def ppo_clip(logprobs_BT: Tensor, behavior_BT: Tensor, advantage_B: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    """-min(w A, clip(w, 1 - low, 1 + high) A) with w = p / behaviour (Schulman et al. 2017, eq. 7; unequal bounds: Yu et al. 2025, DAPO, eq. 10)."""
+    """-min(w A, clip(w, 1 - low, 1 + high) A) with w = p / behaviour.
+
+    Schulman et al. 2017, PPO, eq. 7; unequal bounds: Yu et al. 2025, DAPO, eq. 10.
+    """
     ratio_BT, advantage_B1 = ratios(logprobs_BT, behavior_BT), advantage_B.unsqueeze(-1)
     return -torch.minimum(ratio_BT * advantage_B1, ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantage_B1)
 
 
 def k3(logprobs_BT: Tensor, reference_BT: Tensor) -> Tensor:
-    """exp(x) - x - 1 with x = log reference - log p: an unbiased, never negative estimate of KL(p || reference) on p's samples (Schulman 2020)."""
+    """exp(x) - x - 1 with x = log reference - log p: an estimate of KL(p || reference) that is never negative (Schulman 2020)."""
     x_BT = (reference_BT - logprobs_BT).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return x_BT.exp() - x_BT - 1
 

@@ -23,6 +23,11 @@ class ParameterSpec:
     whole: bool = False
     recipes: tuple[str, ...] = RECIPES
 
+    def bounds(self) -> tuple[str, str]:
+        """The ends of the range as people write them."""
+        low, high = (str(int(end)) if end == int(end) else f"{end:g}" for end in (self.low, self.high))
+        return low, high
+
 
 SPECS = (
     ParameterSpec(
@@ -87,7 +92,6 @@ def _value(spec: ParameterSpec, text: str) -> float:
     pattern, kind = (_WHOLE, "whole number") if spec.whole else (_REAL, "number")
     value = float(text) if pattern.fullmatch(text) else math.nan
     if not spec.low <= value <= spec.high:
-        raise ContractError(
-            f"parameters.{spec.name}", f"{text!r} is no {kind} from {spec.low:g} to {spec.high:g}", f"the default is {spec.default}"
-        )
+        low, high = spec.bounds()
+        raise ContractError(f"parameters.{spec.name}", f"{text!r} is no {kind} from {low} to {high}", f"the default is {spec.default}")
     return value

@@ -14,7 +14,7 @@ const (
 )
 
 func (c *cluster) upstream(name string, args ...string) component {
-	return component{name, append([]string{c.config.Kube, name}, args...)}
+	return component{name, append([]string{c.config.Programs.Kube, name}, args...)}
 }
 
 func (c *cluster) etcd() component {
@@ -57,7 +57,7 @@ func (c *cluster) scheduler() component {
 
 func (c *cluster) addons() component {
 	return component{"addons", []string{
-		c.config.Addons, "--kubeconfig", c.path("addons.kubeconfig"), "--dns", dnsAddress,
+		c.config.Programs.Addons, "--kubeconfig", c.path("addons.kubeconfig"), "--dns", dnsAddress,
 		"--node", c.config.NodeName, "--gpus", strconv.Itoa(c.config.GPUs), "--volumes", c.path("volumes"),
 	}}
 }

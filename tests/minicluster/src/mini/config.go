@@ -14,15 +14,20 @@ const configFile = "cluster.json"
 // Config describes a cluster. The CRI server reads it again for every container.
 type Config struct {
 	NodeName string   `json:"node_name"`
-	GPUs     int      `json:"gpus"`    // advertised as nvidia.com/gpu
-	Audit    bool     `json:"audit"`   // write logs/audit.log
-	Kube     string   `json:"kube"`    // multi-call binary of the upstream components
-	Addons   string   `json:"addons"`  // service proxy, DNS, volumes and GPUs
+	GPUs     int      `json:"gpus"`  // advertised as nvidia.com/gpu
+	Audit    bool     `json:"audit"` // write logs/audit.log
+	Programs Programs `json:"programs"`
 	Path     string   `json:"path"`    // PATH of every container
 	Scratch  []string `json:"scratch"` // host directories that every container gets empty and writable
 	Hide     []string `json:"hide"`    // host directories that every container sees empty
 	Binds    []string `json:"binds"`   // host paths shown read-only, also below a scratch or hidden directory
 	Images   []Image  `json:"images"`  // the first matching pattern wins
+}
+
+// Programs are the paths of what the launcher runs besides itself.
+type Programs struct {
+	Kube   string `json:"kube"`   // the upstream components
+	Addons string `json:"addons"` // service proxy, DNS, volumes and GPUs
 }
 
 // Image says how a container with a matching image name runs. Image names are labels: nothing is

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -45,8 +46,8 @@ func (s *criServer) execCommand(ctx context.Context, id string, args []string) (
 	}
 	cmd = exec.CommandContext(ctx, "/proc/self/exe", "container-exec")
 	cmd.ExtraFiles = []*os.File{request}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Second
 	return cmd, func() { request.Close() }, nil
 }
@@ -113,10 +114,16 @@ func runInContainer() (int, error) {
 	setEnvironment(request.Spec.Env)
 	cmd := exec.Command(request.Args[0], request.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user} // ends with this process's group, or the container
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
 		return 127, err
 	}
+	go func() {
+		<-stop // this process outlives the command to collect it: a zombie would keep the container from ending
+		cmd.Process.Kill()
+	}()
 	cmd.Wait()
 	return exitCode(cmd.ProcessState), nil
 }

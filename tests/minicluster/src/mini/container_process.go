@@ -108,6 +108,7 @@ func initCommand(spec *Spec, files *startFiles) *exec.Cmd {
 		flags |= unix.CLONE_NEWUTS
 	}
 	cmd := exec.Command("/proc/self/exe", "container-init")
+	cmd.Args[0] = "mini"
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files.theirs.stdout, files.theirs.stderr, []*os.File{files.theirs.spec, files.theirs.status}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd

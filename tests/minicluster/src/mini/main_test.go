@@ -18,10 +18,11 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	if os.Getenv("MINI_TEST_NAMESPACES") == "" {
+	view := os.Getenv("MINI_TEST_VIEW")
+	if view == "" {
 		os.Exit(runInNamespaces())
 	}
-	if err := errors.Join(setUpLoopback(), prepareNodeView("/tmp/view")); err != nil {
+	if err := errors.Join(setUpLoopback(), prepareNodeView(view)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -29,8 +30,14 @@ func TestMain(m *testing.M) {
 }
 
 func runInNamespaces() int {
+	view, err := os.MkdirTemp("", "view")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(view)
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), "MINI_TEST_NAMESPACES=1")
+	cmd.Env = append(os.Environ(), "MINI_TEST_VIEW="+view)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC,

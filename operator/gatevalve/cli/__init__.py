@@ -1,0 +1,1 @@
+"""`kubectl gatevalve`: what people ask of the log."""

@@ -1,0 +1,36 @@
+"""Ends of a candidate that are no verdict: Skipped, Errored, Aborted; and giving up on one in flight."""
+
+from __future__ import annotations
+
+from gatevalve.contracts.kinds import AdapterReleaseSpec
+from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, EventReason, Verdict
+from gatevalve.decide import entries
+from gatevalve.decide.candidate_status import found_in, status_update
+from gatevalve.decide.case import Case
+from gatevalve.decide.plan import AppendEntry, DeleteJob, Plan
+
+_EVENTS = {
+    CandidateState.SKIPPED: EventReason.SKIPPED,
+    CandidateState.ERRORED: EventReason.ERRORED,
+    CandidateState.ABORTED: EventReason.ABORTED,
+}
+
+
+def ended(case: Case, state: CandidateState, reason: ConditionReason, message: str, accept: AdapterReleaseSpec | None = None) -> Plan:
+    """The candidate ends without a promotion; told by one Event."""
+    statuses = status_update(case, state, found_in(accept) if accept else None, decided=(True, reason, message))
+    if case.status.state is state:
+        return Plan(statuses=statuses)
+    return Plan(statuses=statuses, events=(case.event(_EVENTS[state], message, warning=state is CandidateState.ERRORED),))
+
+
+def give_up(case: Case, state: CandidateState, reason: ConditionReason, entry_reason: EntryReason, message: str) -> Plan:
+    """Stop what runs; an opened test gets its Reject(Inconclusive), otherwise the candidate ends in `state`."""
+    running = tuple(
+        DeleteJob(job.name) for job in case.view.jobs if job.candidate_uid == case.uid and not job.finished and not job.deleting
+    )
+    if case.test is None:
+        return Plan(running) + ended(case, state, reason, message)
+    entry = entries.reject_entry(case.view, case.log, case.test, Verdict.INCONCLUSIVE, entry_reason, message, None)
+    event = case.event(EventReason.INCONCLUSIVE, message, warning=True)
+    return Plan((*running, AppendEntry(entry)), events=(event,), requeue_seconds=0)

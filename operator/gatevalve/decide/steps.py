@@ -1,0 +1,232 @@
+"""The steps before a verdict: snapshot, train or fetch, test, evaluate, judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gatevalve.build.jobs import evaluate_job, fetch_job, snapshot_job, train_job
+from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
+from gatevalve.contracts.kinds import (
+    AdapterReleaseSpec,
+    AdapterStatus,
+    Artifact,
+    EvidenceStatus,
+    GateFacts,
+    Lineage,
+    SnapshotStatus,
+    Train,
+)
+from gatevalve.contracts.names import adapter_name, evidence_dir
+from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, EventReason, Step, Verdict
+from gatevalve.decide import entries
+from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState
+from gatevalve.decide.candidate_status import Found, status_update
+from gatevalve.decide.case import Case
+from gatevalve.decide.ends import ended
+from gatevalve.decide.judgement import judge_test
+from gatevalve.decide.log import name_of
+from gatevalve.decide.plan import AppendEntry, CreateJob, Plan
+from gatevalve.gate.rounds import next_test
+
+SEGMENT_WAITS = 4
+CLOSE_SLACK_SECONDS = 10
+EVIDENCE_POLL_SECONDS = 1.0
+
+
+def next_step(case: Case) -> Plan:
+    """The step that a candidate in flight asks for now."""
+    if case.test is not None:
+        return _evaluate(case, case.test)
+    if case.spec.artifact is not None:
+        return _fetch(case, case.spec.artifact)
+    if case.spec.train is not None:
+        return _snapshot(case, case.spec.train)
+    return Plan()
+
+
+def _snapshot(case: Case, train: Train) -> Plan:
+    if train.snapshot.digest is not None:
+        return _train(case, train, SnapshotStatus(digest=train.snapshot.digest, rows=0, rewarded=0))
+    state = case.attempts(Step.SNAPSHOT)
+    if isinstance(state, Done) and state.termination.snapshot is not None:
+        result = state.termination.snapshot
+        return _train(case, train, SnapshotStatus(digest=result.snapshot_digest, rows=result.rows, rewarded=result.rewarded))
+    if isinstance(state, Start):
+        facts = case.facts
+        job = SnapshotInput(
+            **_common(case, Step.SNAPSHOT, state.attempt),
+            window_from=facts.window_from or facts.started_at,
+            window_to=facts.window_to or facts.started_at,
+            incumbent_digest=facts.incumbent_digest,
+            base_digest=case.channel.base.digest,
+            close_wait_seconds=case.channel.capture.segment_seconds * SEGMENT_WAITS + CLOSE_SLACK_SECONDS,
+        )
+        manifest = snapshot_job(case.view.settings.place, case.owner, state.attempt, job, int(case.seconds_left))
+        return _started(case, CandidateState.SNAPSHOTTING, manifest, Step.SNAPSHOT)
+    return _not_done(case, CandidateState.SNAPSHOTTING, state)
+
+
+def _train(case: Case, train: Train, snapshot: SnapshotStatus) -> Plan:
+    state, recipe = case.attempts(Step.TRAIN), case.recipe
+    if isinstance(state, Done) and state.termination.adapter is not None:
+        lineage = case.lineage(state.termination.adapter.adapter_digest, snapshot.digest)
+        return _open_test(case, state, lineage, snapshot)
+    if isinstance(state, Start) and recipe is not None:
+        job = TrainInput(
+            **_common(case, Step.TRAIN, state.attempt),
+            base=case.channel.base,
+            adapter=case.channel.adapter,
+            recipe=recipe,
+            parameters={**case.channel.training.parameters, **train.parameters},
+            seed=train.seed,
+            snapshot_digest=snapshot.digest,
+            parent_digest=case.facts.incumbent_digest,
+            token_budget_divisor=state.token_budget_divisor,
+        )
+        manifest = train_job(case.view.settings.place, case.owner, case.channel, state.attempt, job, int(case.seconds_left))
+        return _started(case, CandidateState.TRAINING, manifest, Step.TRAIN, Found(snapshot=snapshot))
+    return _not_done(case, CandidateState.TRAINING, state, Found(snapshot=snapshot))
+
+
+def _fetch(case: Case, artifact: Artifact) -> Plan:
+    state = case.attempts(Step.FETCH)
+    if isinstance(state, Done) and state.termination.adapter is not None:
+        return _open_test(case, state, case.lineage(state.termination.adapter.adapter_digest, None), None)
+    if isinstance(state, Start):
+        job = FetchInput(
+            **_common(case, Step.FETCH, state.attempt), base=case.channel.base, adapter=case.channel.adapter, artifact=artifact
+        )
+        manifest = fetch_job(case.view.settings.place, case.owner, case.channel, state.attempt, job, int(case.seconds_left))
+        return _started(case, CandidateState.FETCHING, manifest, Step.FETCH)
+    return _not_done(case, CandidateState.FETCHING, state)
+
+
+def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatus | None) -> Plan:
+    """A look is paid before it is taken: the Test entry comes before the evaluation Job."""
+    policy, incumbent = case.log.policy, case.facts.incumbent_digest
+    if policy is None or lineage.adapter_digest is None:
+        return Plan()
+    if case.recipe is not None and done.job.parent_digest != (incumbent or ""):
+        return ended(case, CandidateState.ABORTED, ConditionReason.STALE, "it was trained from another incumbent; apply a new candidate")
+    number, test = next_test(case.log.specs, policy, policy.digest_of(), incumbent)
+    gate = GateFacts(policy_digest=policy.digest_of(), round=number, test=test, incumbent_digest=incumbent)
+    entry = entries.test_entry(case.view, case.log, case.candidate, gate, lineage)
+    adapter = AdapterStatus(
+        name=adapter_name(case.view.name, lineage.adapter_digest),
+        digest=lineage.adapter_digest,
+        attempt=f"{done.job.step}-{done.job.attempt}",
+    )
+    statuses = status_update(case, CandidateState.EVALUATING, Found(snapshot=snapshot, adapter=adapter, test=name_of(entry)))
+    event = case.event(EventReason.TEST_OPENED, f"test {test} of round {number} is opened as {name_of(entry)}")
+    return Plan((AppendEntry(entry),), statuses, (event,), 0)
+
+
+def _evaluate(case: Case, test: AdapterReleaseSpec) -> Plan:
+    state, found = case.attempts(Step.EVALUATE), Found(test=name_of(test))
+    if isinstance(state, Done) and state.termination.evidence is not None:
+        return _judge(case, test, state)
+    if isinstance(state, Start):
+        manifest = _evaluation(case, test, state.attempt)
+        if manifest is None:
+            return _no_evidence(case, test, "the attempt that made the adapter is gone; apply a new candidate")
+        return _started(case, CandidateState.EVALUATING, manifest, Step.EVALUATE, found)
+    if isinstance(state, Ended):
+        return _no_evidence(case, test, state.message)
+    return _not_done(case, CandidateState.EVALUATING, state, found)
+
+
+def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str, Any] | None:
+    gate, adapter = test.gate, test.lineage.adapter_digest if test.lineage else None
+    policy = case.log.policy_named(gate.policy_digest) if gate else None
+    made_by = _made_by(case)
+    if gate is None or adapter is None or policy is None or made_by is None or test.digest is None:
+        return None
+    common, base = _common(case, Step.EVALUATE, attempt), case.channel.base
+    publish = PublishInput(**common, base=base, adapter=case.channel.adapter, adapter_digest=adapter, produced_by=made_by)
+    job = EvaluateInput(
+        **common,
+        sealed=case.view.settings.sealed_url,
+        test_entry=name_of(test),
+        test_digest=test.digest,
+        round=gate.round,
+        test=gate.test,
+        policy=policy,
+        policy_digest=gate.policy_digest,
+        base=base,
+        candidate_digest=adapter,
+        incumbent_digest=gate.incumbent_digest,
+        anchor_digest=gate.anchor_digest,
+        arms={
+            "candidate": "candidate",
+            "incumbent": "incumbent" if gate.incumbent_digest else base.name,
+            "anchor": "anchor" if gate.anchor_digest else base.name,
+        },
+    )
+    return evaluate_job(case.view.settings.place, case.owner, case.channel, attempt, publish, job, int(case.seconds_left))
+
+
+def _made_by(case: Case) -> str | None:
+    step = Step.FETCH if case.spec.artifact else Step.TRAIN
+    state = case.attempts(step)
+    if isinstance(state, Done):
+        return f"{step}-{state.job.attempt}"
+    return case.status.adapter.attempt if case.status.adapter else None
+
+
+def _judge(case: Case, test: AdapterReleaseSpec, done: Done) -> Plan:
+    result, evidence = done.termination.evidence, case.view.evidence
+    if result is None or evidence is None or evidence.test_entry != name_of(test):
+        return Plan(requeue_seconds=EVIDENCE_POLL_SECONDS)
+    where = EvidenceStatus(uri=evidence_dir(test.channel.uid, name_of(test)), digest=result.evidence_digest)
+    judged = judge_test(case.log, test, case.channel.base.digest, evidence, result)
+    if judged.verdict is Verdict.ACCEPTED:
+        entry = entries.accept_entry(case.view, case.log, test, where, judged.effect_basis_points)
+        event = case.event(EventReason.ACCEPTED, f"accepted in {name_of(entry)}")
+    else:
+        entry = entries.reject_entry(case.view, case.log, test, judged.verdict, judged.reason, judged.message, where)
+        kind = EventReason.REJECTED if judged.verdict is Verdict.REJECTED else EventReason.INCONCLUSIVE
+        event = case.event(kind, f"{judged.reason}: {judged.message}", warning=judged.verdict is Verdict.INCONCLUSIVE)
+    statuses = status_update(case, CandidateState.EVALUATING, Found(test=name_of(test), evidence=where))
+    return Plan((AppendEntry(entry),), statuses, (event,), 0)
+
+
+def _no_evidence(case: Case, test: AdapterReleaseSpec, message: str) -> Plan:
+    text = f"no evidence: {message}"
+    entry = entries.reject_entry(case.view, case.log, test, Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_FAILED, text, None)
+    return Plan((AppendEntry(entry),), events=(case.event(EventReason.INCONCLUSIVE, text, warning=True),), requeue_seconds=0)
+
+
+def _not_done(case: Case, state: CandidateState, step: StepState, found: Found | None = None) -> Plan:
+    if isinstance(step, Running):
+        waiting = f": {step.job.waiting}" if step.job.waiting else ""
+        return Plan(statuses=status_update(case, state, found, running=f"Job {step.job.name}{waiting}"), requeue_seconds=case.seconds_left)
+    if isinstance(step, Pause):
+        return Plan(statuses=status_update(case, state, found), requeue_seconds=step.seconds)
+    if isinstance(step, Ended):
+        return _ended(case, step)
+    return ended(case, CandidateState.ERRORED, ConditionReason.STEP_FAILED, "the attempt ended without a result; see its log")
+
+
+def _ended(case: Case, step: Ended) -> Plan:
+    if not step.diverged:
+        return ended(case, step.state, step.reason, step.message)
+    entry = entries.diverged_entry(case.view, case.log, case.candidate, step.message)
+    event = case.event(EventReason.REJECTED, f"{EntryReason.TRAINING_DIVERGED}: {step.message}")
+    return Plan((AppendEntry(entry),), events=(event,), requeue_seconds=0)
+
+
+def _started(case: Case, state: CandidateState, manifest: dict[str, Any], step: Step, found: Found | None = None) -> Plan:
+    name = manifest["metadata"]["name"]
+    statuses = status_update(case, state, found, running=f"Job {name}")
+    return Plan((CreateJob(manifest),), statuses, (case.event(EventReason.STEP_STARTED, f"{step}: Job {name}"),), case.seconds_left)
+
+
+def _common(case: Case, step: Step, attempt: int) -> dict[str, Any]:
+    return JobInput(
+        channel=case.view.name,
+        channel_uid=case.channel_uid,
+        candidate=case.candidate.meta.name,
+        candidate_uid=case.uid,
+        attempt=f"{step}-{attempt}",
+        data=case.view.settings.data_url,
+    ).model_dump()

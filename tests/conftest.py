@@ -1,0 +1,3 @@
+"""Options and fixtures that every test may use."""
+
+pytest_plugins = ["minicluster.fixtures"]

@@ -1,0 +1,101 @@
+"""A scriptable engine on loopback: as much of vLLM's HTTP interface as an evaluation uses, for faults a real one cannot be made to show."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+Body = dict[str, Any]
+Script = Callable[[Body, int], Awaitable[web.StreamResponse]]
+"""From a request's body and how often it was asked before, to the response."""
+
+
+class ChatEngine:
+    """Runs in a thread of its own; `asked` lists the bodies of all chat completions in the order they came."""
+
+    def __init__(self, models: tuple[str, ...], script: Script, healthy_after: int = 0) -> None:
+        self.asked: list[Body] = []
+        self._models, self._script = models, script
+        self._unhealthy_checks = healthy_after
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._runner = web.AppRunner(self._application(), shutdown_timeout=0.1)
+        self.url = ""
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How often each (model, prompt) was asked."""
+        return Counter(question_of(body) for body in self.asked)
+
+    def stop(self) -> None:
+        """Take the engine away: its port closes and open requests break."""
+        self._wait(self._runner.cleanup())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.url = self._wait(self._start())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, step: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result(timeout=30)
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/version", self._version)
+        app.router.add_get("/v1/models", self._list)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        return app
+
+    async def _start(self) -> str:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _health(self, request: web.Request) -> web.Response:
+        self._unhealthy_checks -= 1
+        return web.Response(status=503 if self._unhealthy_checks >= 0 else 200)
+
+    async def _version(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0"})
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": model} for model in self._models]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        before = self.counts()[question_of(body)]
+        self.asked.append(body)
+        return await self._script(body, before)
+
+
+def question_of(body: Body) -> tuple[str, str]:
+    """Model and prompt of a request."""
+    return str(body["model"]), str(body["messages"][0]["content"])
+
+
+def completion(texts: list[str]) -> web.Response:
+    """A chat completion with these texts; a token is a word."""
+    return web.json_response({"object": "chat.completion", "choices": [_choice(index, text) for index, text in enumerate(texts)]})
+
+
+def _choice(index: int, text: str) -> dict[str, Any]:
+    token_ids = list(range(len(text.split())))
+    return {"index": index, "message": {"role": "assistant", "content": text}, "token_ids": token_ids, "finish_reason": "stop"}
+
+
+async def honest(body: Body, before: int) -> web.StreamResponse:
+    """Replies that depend on the request alone, as a seeded engine's do."""
+    return completion([f"The answer is {(body['seed'] + decode) % 7}." for decode in range(body["n"])])

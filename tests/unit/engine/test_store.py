@@ -1,0 +1,194 @@
+"""The store: an entry's copy is written whole and once; evidence is read only as its digests name it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gatevalve.contracts.canonical import sha256
+from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, StoreError
+from gatevalve.contracts.names import evidence_dir, log_file
+from gatevalve.io.store import Area, FileLog, SealedEvidence, within
+from support.engine_world import CHANNEL_UID, DIGEST
+
+TEST_ENTRY = "support-000001"
+
+
+def area(tmp_path: Path) -> Area:
+    return Area(f"file://{tmp_path}")
+
+
+async def test_a_published_entry_is_read_back_and_listed(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path))
+    assert await log.sequences(CHANNEL_UID) == frozenset()
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    await log.publish(CHANNEL_UID, 7, b"seven")
+    assert await log.sequences(CHANNEL_UID) == {0, 7}
+    assert await log.read(CHANNEL_UID, 7) == b"seven"
+
+
+async def test_publishing_the_same_bytes_again_is_done_already(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path))
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    assert await log.read(CHANNEL_UID, 0) == b"zero"
+
+
+async def test_publishing_other_bytes_under_the_same_sequence_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path))
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    with pytest.raises(IntegrityError):
+        await log.publish(CHANNEL_UID, 0, b"another")
+    assert await log.read(CHANNEL_UID, 0) == b"zero"
+
+
+async def test_of_many_publishers_exactly_one_wins(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path))
+    results = await asyncio.gather(*(log.publish(CHANNEL_UID, 0, b"%d" % n) for n in range(12)), return_exceptions=True)
+    assert results.count(None) == 1
+    assert await log.read(CHANNEL_UID, 0) == b"%d" % results.index(None)
+
+
+async def test_a_publish_that_is_killed_before_its_link_leaves_no_entry_and_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FileLog(area(tmp_path))
+    killed = monkeypatch.context()
+    with killed as patch:
+        patch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            log._area.publish(log_file(CHANNEL_UID, 0), b"zero")
+    assert [path.name[:1] for path in (tmp_path / CHANNEL_UID).iterdir()] == ["."]
+    assert await log.sequences(CHANNEL_UID) == frozenset()
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    assert await log.sequences(CHANNEL_UID) == {0}
+
+
+async def test_the_same_rules_hold_in_a_store_that_is_no_local_directory() -> None:
+    log = FileLog(Area("memory://log"))
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    with pytest.raises(IntegrityError):
+        await log.publish(CHANNEL_UID, 0, b"another")
+    assert await log.sequences(CHANNEL_UID) == {0}
+
+
+async def test_a_missing_entry_is_a_store_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="does not exist"):
+        await FileLog(area(tmp_path)).read(CHANNEL_UID, 3)
+
+
+def test_a_url_that_no_file_system_handles_is_refused_at_start() -> None:
+    with pytest.raises(StoreError):
+        Area("nosuch://bucket/path")
+
+
+async def test_a_store_that_hangs_is_given_up() -> None:
+    with pytest.raises(StoreError, match="does not answer"):
+        await within(time.sleep, 0.5, seconds=0.05)
+
+
+# ---- evidence
+
+
+def row(item: str) -> dict[str, Any]:
+    arms: dict[str, Any] = {"candidate": [1_000_000], "incumbent": [0], "anchor": [None]}
+    return {
+        "suite": "target",
+        "item": item,
+        "cluster": item,
+        "scores": arms,
+        "tokens": {arm: [3] for arm in arms},
+        "finishes": {arm: ["stop"] for arm in arms},
+        "texts": {arm: [DIGEST] for arm in arms},
+    }
+
+
+def write_evidence(root: Path, pairs: bytes | None = None, **changes: Any) -> tuple[str, str]:
+    """(report digest, pairs digest) of evidence as an evaluation Job leaves it."""
+    directory = root / evidence_dir(CHANNEL_UID, TEST_ENTRY)
+    directory.mkdir(parents=True)
+    packed = gzip.compress(b"".join(json.dumps(row(f"i{n}")).encode() + b"\n" for n in range(3))) if pairs is None else pairs
+    (directory / "pairs.jsonl.gz").write_bytes(packed)
+    report = {
+        "testEntry": TEST_ENTRY,
+        "testDigest": DIGEST,
+        "channelUid": CHANNEL_UID,
+        "candidateUid": "c",
+        "round": 1,
+        "policyDigest": DIGEST,
+        "baseDigest": DIGEST,
+        "candidateDigest": DIGEST,
+        "suites": [],
+        "pairs": {"path": "pairs.jsonl.gz", "size": len(packed), "sha256": sha256(packed)},
+        "engine": "vllm 0.32.0",
+        "arms": {"candidate": "candidate", "incumbent": "tiny", "anchor": "tiny"},
+    } | changes
+    raw = json.dumps(report).encode()
+    (directory / "report.json").write_bytes(raw)
+    return sha256(raw), sha256(packed)
+
+
+async def test_evidence_that_matches_its_digests_is_read(tmp_path: Path) -> None:
+    report, pairs = write_evidence(tmp_path)
+    found = await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, pairs)
+    assert found.report.test_entry == TEST_ENTRY
+    assert [r.item for r in found.rows] == ["i0", "i1", "i2"]
+    assert found.rows[0].scores["candidate"] == (1_000_000,)
+
+
+def _truncate(root: Path) -> None:
+    path = root / evidence_dir(CHANNEL_UID, TEST_ENTRY) / "pairs.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _touch_report(root: Path) -> None:
+    path = root / evidence_dir(CHANNEL_UID, TEST_ENTRY) / "report.json"
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def _remove(root: Path) -> None:
+    (root / evidence_dir(CHANNEL_UID, TEST_ENTRY) / "pairs.jsonl.gz").unlink()
+
+
+SPOILT: dict[str, tuple[Callable[[Path], None], type[GatevalveError]]] = {
+    "the pairs were cut short": (_truncate, IntegrityError),
+    "the report was touched": (_touch_report, IntegrityError),
+    "the pairs are gone": (_remove, StoreError),
+}
+
+
+@pytest.mark.parametrize("sentence", SPOILT)
+async def test_evidence_is_refused_when(sentence: str, tmp_path: Path) -> None:
+    spoil, error = SPOILT[sentence]
+    report, pairs = write_evidence(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(error):
+        await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, pairs)
+
+
+MISFITS: dict[str, tuple[dict[str, Any], type[GatevalveError]]] = {
+    "the pairs are not gzip": ({"pairs": b"plain"}, ContractError),
+    "a row breaks its contract": ({"pairs": gzip.compress(b'{"suite":"target"}\n')}, ContractError),
+    "the report has a field that nobody knows": ({"verdict": "Accepted"}, ContractError),
+    "the report names other pairs": ({"pairs": None, "round": 1}, IntegrityError),
+}
+
+
+@pytest.mark.parametrize("sentence", MISFITS)
+async def test_evidence_is_refused_although_its_digests_match_when(sentence: str, tmp_path: Path) -> None:
+    changes, error = MISFITS[sentence]
+    report, pairs = write_evidence(tmp_path, **changes)
+    if sentence == "the report names other pairs":
+        pairs = DIGEST
+    with pytest.raises(error):
+        await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, pairs)

@@ -1,0 +1,162 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from gatevalve.contracts.canonical import sha256
+from gatevalve.contracts.errors import ContractError, IntegrityError
+from gatevalve.contracts.files import Item
+from gatevalve_trainer.evaluate import items
+from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
+from gatevalve_trainer.evaluate.seeds import drawing_seed, request_seed, seal_seed_from_environment
+from gatevalve_trainer.evaluate.suites import Keys, load_suites
+from gatevalve_trainer.split import split_side
+from gatevalve_trainer.store import Area
+from gatevalve_trainer.tasks import exact_match, word_problems
+from gatevalve_trainer.tasks.plugin import Task, first_user_message, single_turn
+from support import evaluation
+from support.evaluation import SEAL, SPLIT, job, policy, write_suites
+
+
+def drawn(seal: bytes = SEAL, channel: str = "channel-uid", number: int = 3, suite: str = "target") -> tuple[Item, ...]:
+    return draw(word_problems.TASK, 40, random.Random(drawing_seed(seal, channel, number, suite)), SPLIT)
+
+
+def test_the_same_round_draws_the_same_items() -> None:
+    assert drawn() == drawn()
+
+
+OTHERS = {
+    "another round": drawn(number=4),
+    "another channel": drawn(channel="other-uid"),
+    "another suite": drawn(suite="second"),
+    "another sealed seed": drawn(seal=bytes(32)),
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
+def test_anything_else_draws_other_items(others: tuple[Item, ...]) -> None:
+    assert len({item.id for item in others} & {item.id for item in drawn()}) <= 1
+
+
+def test_items_are_distinct_and_on_the_sealed_side_only() -> None:
+    found = drawn()
+    assert len({first_user_message(item) for item in found}) == len({item.id for item in found}) == 40
+    assert {split_side(SPLIT, first_user_message(item)) for item in found} == {"sealed"}
+
+
+def test_a_generator_that_repeats_itself_runs_dry_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items, "BARREN_DRAWS", 500)
+    sealed = first_user_message(drawn()[0])
+    with pytest.raises(ContractError, match="task parrot: supplies 1 sealed items of the 2"):
+        draw(Task("parrot", exact_match.verify, lambda rng: single_turn(sealed, "1")), 2, random.Random(1), SPLIT)
+
+
+def test_a_task_without_a_generator_cannot_supply_a_round() -> None:
+    with pytest.raises(ContractError, match="task exact-match: generates no items"):
+        draw(exact_match.TASK, 1, random.Random(1), SPLIT)
+
+
+FILES = {
+    "no lines": (b"", "holds no items"),
+    "a line that is no item": (b'{"id":"a"}\n', "suite x line 1: Item"),
+    "a line that is no JSON": (to_lines(evaluation.REGRESSION[:1]) + b"{\n", "suite x line 2"),
+    "an item twice": (to_lines(evaluation.REGRESSION[:1] * 2), "twice"),
+}
+
+
+@pytest.mark.parametrize(("raw", "says"), FILES.values(), ids=FILES)
+def test_a_bad_item_file_is_refused(raw: bytes, says: str) -> None:
+    with pytest.raises(ContractError, match=says):
+        from_lines("suite x", raw)
+
+
+def test_items_are_read_as_they_were_written() -> None:
+    assert from_lines("suite x", to_lines(evaluation.REGRESSION)) == evaluation.REGRESSION
+
+
+def test_request_seeds_differ_by_round_test_suite_item_and_arm_and_by_nothing_else() -> None:
+    seeds = {
+        request_seed(number, test, suite, item, arm)
+        for number in (1, 2)
+        for test in (1, 2)
+        for suite in ("a", "b")
+        for item in ("i", "j")
+        for arm in ("candidate", "incumbent", "anchor")
+    }
+    assert len(seeds) == 48
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert request_seed(1, 2, "a", "i", "candidate") == request_seed(1, 2, "a", "i", "candidate")
+
+
+SEALS = {"absent": (None, "holds 0 bytes"), "short": ("00ff", "holds 2 bytes"), "not hex": ("secret!", "not hexadecimal")}
+
+
+@pytest.mark.parametrize(("value", "says"), SEALS.values(), ids=SEALS)
+def test_a_bad_sealed_seed_is_refused_without_showing_it(value: str | None, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GATEVALVE_SEAL_SEED", raising=False)
+    if value is not None:
+        monkeypatch.setenv("GATEVALVE_SEAL_SEED", value)
+    with pytest.raises(ContractError, match=says) as caught:
+        seal_seed_from_environment()
+    assert value is None or value not in str(caught.value)
+
+
+def load(root: Path, **changes: object) -> dict[str, tuple[Item, ...]]:
+    work = job(root, **changes)
+    return {suite.suite.name: suite.items for suite in load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, SPLIT))}
+
+
+def test_suites_come_in_the_order_of_the_policy_with_drawn_and_fixed_items(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    assert load(tmp_path) == {"target": drawn(), "regression": evaluation.REGRESSION, "manners": evaluation.MANNERS}
+
+
+def test_a_round_that_exists_is_reused_and_not_drawn_again(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    first = load(tmp_path)
+    work = job(tmp_path)
+    again = load_suites(work, Area(work.data), Area(work.sealed), Keys(bytes(32), SPLIT))  # another seed would draw other items
+    assert again[0].items == first["target"]
+
+
+def test_another_round_is_another_directory(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    load(tmp_path)
+    load(tmp_path, round=4)
+    assert sorted(path.name for path in (tmp_path / "sealed/channel-uid/rounds").iterdir()) == ["000003", "000004"]
+
+
+def test_a_round_drawn_under_another_policy_is_not_reused(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    load(tmp_path)
+    with pytest.raises(ContractError, match="round 3: was drawn for another channel or policy"):
+        load(tmp_path, policy=policy(guardAlphaBasisPoints=50))
+
+
+def test_sealed_items_that_were_changed_are_refused(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    load(tmp_path)
+    path = tmp_path / "sealed/channel-uid/rounds/000003/items-target.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"kind":"buy"', b'"kind":"bye"'))
+    with pytest.raises(IntegrityError, match=r"items-target\.jsonl"):
+        load(tmp_path)
+
+
+def test_a_fixed_suite_with_other_bytes_names_the_suite(tmp_path: Path) -> None:
+    write_suites(tmp_path, regression=evaluation.REGRESSION[1:])
+    with pytest.raises(ContractError, match=r"suite regression\.items\.digest: suites/regression\.jsonl has digest"):
+        load(tmp_path)
+
+
+def test_a_fixed_suite_that_is_absent_names_the_suite(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match=r"suite regression\.items\.uri: suites/regression\.jsonl: does not exist"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("uri", ["../sealed/x.jsonl", "/etc/passwd", "suites/../../x"])
+def test_a_fixed_suite_stays_in_the_data_area(uri: str, tmp_path: Path) -> None:
+    spec = policy().wire()
+    spec["suites"][1]["items"] = {"uri": uri, "digest": sha256(b"")}
+    with pytest.raises(ContractError, match="leaves the data area"):
+        load(tmp_path, policy=policy(suites=spec["suites"]))

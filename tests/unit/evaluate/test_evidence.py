@@ -1,0 +1,130 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from gatevalve.contracts.canonical import sha256
+from gatevalve.contracts.errors import ContractError, IntegrityError
+from gatevalve.contracts.files import ARMS, Arm, EvidenceReport, PairRow
+from gatevalve_trainer.evaluate.answers import Answer
+from gatevalve_trainer.evaluate.evidence import pair_rows, publish_evidence, publish_file, published_evidence, table_bytes
+from gatevalve_trainer.evaluate.suites import Keys, LoadedSuite, load_suites
+from gatevalve_trainer.store import Area
+from support.evaluation import SEAL, SPLIT, job, write_suites
+
+FOLDER = "sealed/channel-uid/evidence/support-000007"
+
+
+def suites(root: Path) -> tuple[LoadedSuite, ...]:
+    write_suites(root)
+    work = job(root)
+    return load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, SPLIT))
+
+
+def answers(loaded: tuple[LoadedSuite, ...]) -> dict[tuple[str, str, Arm], Answer]:
+    found = [
+        Answer(
+            suite=each.suite.name, item=item.id, arm=arm, scores=(1,), tokens=(len(arm),), finishes=("stop",), texts=(sha256(arm.encode()),)
+        )
+        for each in reversed(loaded)
+        for item in each.items
+        for arm in ARMS
+    ]
+    return {answer.key: answer for answer in found}
+
+
+def table(root: Path) -> bytes:
+    loaded = suites(root)
+    return table_bytes(pair_rows(job(root), loaded, answers(loaded)))
+
+
+def rows(raw: bytes) -> list[PairRow]:
+    return [PairRow.parse_json(line) for line in gzip.decompress(raw).splitlines()]
+
+
+def test_rows_come_in_the_order_of_the_policy_and_then_by_item(tmp_path: Path) -> None:
+    found = [(row.suite, row.item) for row in rows(table(tmp_path))]
+    order = ["target", "regression", "manners"]
+    assert found == sorted(found, key=lambda row: (order.index(row[0]), row[1]))
+    assert [[name for name, _ in found].count(name) for name in order] == [40, 30, 10]
+
+
+def test_a_row_holds_every_arm_with_its_own_answer(tmp_path: Path) -> None:
+    assert rows(table(tmp_path))[0].tokens == {"candidate": (9,), "incumbent": (9,), "anchor": (6,)}
+
+
+def test_a_shared_anchor_has_the_incumbents_answers(tmp_path: Path) -> None:
+    loaded = suites(tmp_path)
+    work = job(tmp_path, arms={"candidate": "c", "incumbent": "tiny-words", "anchor": "tiny-words"})
+    row = next(pair_rows(work, loaded, {key: answer for key, answer in answers(loaded).items() if key[2] != "anchor"}))
+    assert row.texts["anchor"] == row.texts["incumbent"] != row.texts["candidate"]
+
+
+def test_equal_rows_give_equal_bytes_without_a_time_in_them(tmp_path: Path) -> None:
+    raw = table(tmp_path)
+    assert raw == table(tmp_path)
+    assert raw[4:8] == bytes(4)  # RFC 1952: MTIME
+
+
+def published(root: Path, engine: str = "vllm 0.32.0") -> str:
+    return publish_evidence(Area(job(root).sealed), job(root), suites(root), table(root), engine).evidence_digest
+
+
+def test_the_digest_of_the_report_is_what_the_job_says(tmp_path: Path) -> None:
+    digest = published(tmp_path)
+    raw = (tmp_path / FOLDER / "report.json").read_bytes()
+    assert sha256(raw) == digest
+    report = EvidenceReport.parse_json(raw)
+    assert report.canonical() == raw
+    assert report.pairs.sha256 == sha256((tmp_path / FOLDER / "pairs.jsonl.gz").read_bytes())
+    assert [(fact.name, fact.items, fact.path) for fact in report.suites] == [
+        ("target", 40, "channel-uid/rounds/000003/items-target.jsonl"),
+        ("regression", 30, "suites/regression.jsonl"),
+        ("manners", 10, "suites/manners.jsonl"),
+    ]
+
+
+def test_a_finished_test_is_reported_again(tmp_path: Path) -> None:
+    digest = published(tmp_path)
+    found = published_evidence(Area(job(tmp_path).sealed), job(tmp_path))
+    assert found is not None
+    assert found.evidence_digest == digest == published(tmp_path)
+
+
+def test_a_test_without_a_report_has_no_evidence(tmp_path: Path) -> None:
+    publish_file(tmp_path / FOLDER / "pairs.jsonl.gz", b"x")
+    assert published_evidence(Area(job(tmp_path).sealed), job(tmp_path)) is None
+
+
+def test_a_different_report_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
+    published(tmp_path)
+    before = (tmp_path / FOLDER / "report.json").read_bytes()
+    with pytest.raises(ContractError, match="holds other evidence"):
+        published(tmp_path, engine="vllm 0.33.0")
+    assert (tmp_path / FOLDER / "report.json").read_bytes() == before
+    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["pairs.jsonl.gz", "report.json"]
+
+
+FOREIGN = {
+    "another candidate": {"candidate_digest": sha256(b"other")},
+    "another incumbent": {"incumbent_digest": None},
+    "another anchor": {"anchor_digest": sha256(b"other")},
+    "another test entry's digest": {"test_digest": sha256(b"other")},
+    "another round": {"round": 4},
+    "another candidate object": {"candidate_uid": "other"},
+    "other models behind the arms": {"arms": {"candidate": "x", "incumbent": "support-bbbbbbbb", "anchor": "tiny-words"}},
+}
+
+
+@pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
+def test_a_report_made_for_something_else_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
+    published(tmp_path)
+    with pytest.raises(ContractError, match="was made for another test"):
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path, **changes))
+
+
+def test_a_report_whose_table_was_changed_is_refused(tmp_path: Path) -> None:
+    published(tmp_path)
+    (tmp_path / FOLDER / "pairs.jsonl.gz").write_bytes(b"other")
+    with pytest.raises(IntegrityError, match=r"pairs\.jsonl\.gz"):
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path))

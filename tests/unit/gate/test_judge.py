@@ -1,0 +1,280 @@
+"""The verdict: the worst outcome wins, what people see tells nothing of sealed items, and no change for the worse helps a candidate."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gatevalve.contracts.canonical import sha256
+from gatevalve.contracts.files import SCORE_ONE, PairRow
+from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.reasons import EntryReason, Finding, Outcome, Verdict
+from gatevalve.gate.disclosure import PUBLIC_REASON, public_effect
+from gatevalve.gate.inputs import Evidence, Ledger
+from gatevalve.gate.judge import judge
+from gatevalve.gate.results import Check, Judgement
+from support.gate_cases import case_of, drawn_rows, good_rows, guard_rows, manners_rows, policy_of, row_of, target_rows
+
+ONE = SCORE_ONE
+POLICY = policy_of()
+
+
+def judged(rows: list[PairRow], policy: GatePolicySpec = POLICY, **ledger_changes: Any) -> Judgement:
+    evidence, ledger = case_of(policy, rows)
+    return judge(policy, evidence, replace(ledger, **ledger_changes))
+
+
+def far_from_anchor(row: PairRow) -> PairRow:
+    return row.model_copy(update={"scores": {**row.scores, "anchor": (ONE,) * len(row.scores["candidate"])}})
+
+
+def guard_of_the_worse() -> list[PairRow]:
+    """A guard that the incumbent has lost too, but the anchor has not."""
+    return [row_of("regression", i, (ONE if i >= 12 else 0,), (ONE if i >= 12 else 0,), (ONE,)) for i in range(200)]
+
+
+VERDICTS: dict[str, tuple[Callable[[], Judgement], Verdict, EntryReason, str]] = {
+    "all checks pass": (lambda: judged(good_rows()), Verdict.ACCEPTED, EntryReason.GATE_PASSED, "All checks passed."),
+    "no gain on the primary": (
+        lambda: judged([*target_rows(3), *guard_rows(), *manners_rows()]),
+        Verdict.REJECTED,
+        EntryReason.PRIMARY_NOT_PASSED,
+        EntryReason.PRIMARY_NOT_PASSED.sentence,
+    ),
+    "below the anchor on the primary": (
+        lambda: judged([*map(far_from_anchor, target_rows()), *guard_rows(), *manners_rows()]),
+        Verdict.REJECTED,
+        EntryReason.PRIMARY_NOT_PASSED,
+        EntryReason.PRIMARY_NOT_PASSED.sentence,
+    ),
+    "a guard lost": (
+        lambda: judged([*target_rows(), *guard_rows(30), *manners_rows()]),
+        Verdict.REJECTED,
+        EntryReason.GUARD_REGRESSED,
+        f"regression: {Finding.WORSE_THAN_MARGIN.sentence}",
+    ),
+    "a guard below the anchor": (
+        lambda: judged([*target_rows(), *guard_of_the_worse(), *manners_rows()], policy_of(guard={"floorBasisPoints": 0})),
+        Verdict.REJECTED,
+        EntryReason.ANCHOR_REGRESSED,
+        f"regression: {Finding.BELOW_ANCHOR.sentence}",
+    ),
+    "a guard below its floor": (
+        lambda: judged(good_rows(), policy_of(guard={"floorBasisPoints": 9900})),
+        Verdict.REJECTED,
+        EntryReason.BELOW_FLOOR,
+        f"regression: {Finding.BELOW_FLOOR.sentence}",
+    ),
+    "replies twice as long": (
+        lambda: judged([*target_rows(), *guard_rows(), *manners_rows(40)]),
+        Verdict.REJECTED,
+        EntryReason.BEHAVIOUR_CHANGED,
+        f"manners: {Finding.LENGTH_RATIO.sentence}",
+    ),
+    "a quarantined adapter": (
+        lambda: judged(good_rows(), quarantined=frozenset({sha256(b"candidate")})),
+        Verdict.REJECTED,
+        EntryReason.NOT_AUTHORIZED,
+        Finding.QUARANTINED.sentence,
+    ),
+    "no evidence": (lambda: judged([]), Verdict.INCONCLUSIVE, EntryReason.PRIMARY_NOT_PASSED, ""),
+    "no evidence of a quarantined adapter": (
+        lambda: judged([], quarantined=frozenset({sha256(b"candidate")})),
+        Verdict.REJECTED,
+        EntryReason.NOT_AUTHORIZED,
+        Finding.QUARANTINED.sentence,
+    ),
+    "primary and guard lost: the first of the chain is told": (
+        lambda: judged([*target_rows(0), *guard_rows(30), *manners_rows(80)]),
+        Verdict.REJECTED,
+        EntryReason.PRIMARY_NOT_PASSED,
+        EntryReason.PRIMARY_NOT_PASSED.sentence,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_verdict_reason_and_message(case: str) -> None:
+    make, verdict, reason, message = VERDICTS[case]
+    judgement = make()
+    assert (judgement.verdict, judgement.reason) == (verdict, reason)
+    assert judgement.message == message or not message
+    assert (judgement.effect_basis_points is not None) == (verdict is Verdict.ACCEPTED)
+
+
+def test_a_judgement_holds_every_check_of_every_suite_in_order() -> None:
+    assert [(result.check, result.suite) for result in judged(good_rows()).results] == [
+        (Check.EVIDENCE, None),
+        (Check.EVIDENCE, None),
+        (Check.EVIDENCE, "target"),
+        (Check.EVIDENCE, "regression"),
+        (Check.EVIDENCE, "manners"),
+        (Check.SUPERIORITY, "target"),
+        (Check.NONINFERIORITY, "regression"),
+        (Check.ANCHORED, "target"),
+        (Check.ANCHORED, "regression"),
+        (Check.FLOOR, "regression"),
+        (Check.LENGTH_RATIO, "manners"),
+        (Check.AUTHORITY, None),
+    ]
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_messages_for_people_hold_no_number(case: str) -> None:
+    judgement = VERDICTS[case][0]()
+    assert not any(character.isdigit() for character in judgement.message)
+
+
+def test_what_was_found_on_the_primary_suite_looks_the_same_whatever_it_was() -> None:
+    rows = good_rows()
+    unsound = [rows[0].model_copy(update={"scores": {**rows[0].scores, "candidate": (ONE + 1, 0)}}), *rows[1:]]
+    judgements = [judged([*target_rows(9), *rows[40:]]), judged([*target_rows(0), *rows[40:]]), judged(unsound)]
+    problems = [result for judgement in judgements for result in judgement.results if result.outcome is not Outcome.PASS]
+    assert {result.finding for result in problems} >= {Finding.NOT_SIGNIFICANT, Finding.EFFECT_TOO_SMALL, Finding.EVIDENCE_NUMBERS}
+    assert len({(judgement.reason, judgement.message, judgement.effect_basis_points) for judgement in judgements}) == 1
+
+
+def test_every_finding_has_a_public_reason() -> None:
+    assert set(PUBLIC_REASON) == set(Finding) - {Finding.OK}
+
+
+@pytest.mark.parametrize(("mean", "published"), [(0.0874, 850), (0.0875, 900), (0.0050, 50), (0.1, 1000)])
+def test_the_effect_is_published_in_steps_of_half_a_point(mean: float, published: int) -> None:
+    assert public_effect(mean) == published
+
+
+def test_an_accepted_candidate_publishes_its_rounded_effect_only() -> None:
+    assert judged(good_rows()).effect_basis_points == 3000
+
+
+def test_the_record_is_canonical_json_without_floats() -> None:
+    record = json.loads(judged(good_rows()).record())
+    assert (record["verdict"], record["reason"], record["effectBasisPoints"]) == ("Accepted", "GatePassed", 3000)
+    superiority = record["results"][5]
+    assert superiority["statistic"] == "0.300000000"
+    assert superiority["n"] == 40
+
+
+# ---- properties
+
+SMALL = policy_of(evidence={"maxMissingBasisPoints": 500, "minClusters": 30})
+SCORES = st.sampled_from([None, 0, ONE // 3, ONE])
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def random_case(seed: int) -> tuple[list[PairRow], Evidence, Ledger]:
+    """Evidence near the thresholds, so that both verdicts are common."""
+    rng = random.Random(seed)
+    gain = rng.choice([0.15, 0.3, 0.6, 0.9])
+    sparse = rng.random() < 0.3
+    target = [(min(1.0, 0.05 + gain * (not sparse or i < 8)), 0.05) for i in range(40)]
+    guard = [(1 - rng.choice([0.0, 0.01]), 0.99) for _ in range(300)]
+    rows = [*drawn_rows("target", target, 2, rng), *drawn_rows("regression", guard, 1, rng), *manners_rows(rng.choice([20, 27]))]
+    return rows, *case_of(SMALL, rows)
+
+
+def test_random_cases_have_every_verdict_the_properties_need() -> None:
+    verdicts = [judge(SMALL, *random_case(seed)[1:]).verdict for seed in range(25)]
+    assert 5 <= verdicts.count(Verdict.ACCEPTED) <= 20
+
+
+@given(SEEDS, st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_rows_changes_no_byte_of_the_judgement(seed: int, shuffle: random.Random) -> None:
+    rows, evidence, ledger = random_case(seed)
+    shuffled = rows.copy()
+    shuffle.shuffle(shuffled)
+    assert judge(SMALL, Evidence.of(evidence.report, shuffled), ledger).record() == judge(SMALL, evidence, ledger).record()
+
+
+@given(SEEDS, st.data())
+@settings(max_examples=25, deadline=None)
+def test_repeated_rows_are_inconclusive(seed: int, data: st.DataObject) -> None:
+    rows, evidence, ledger = random_case(seed)
+    again = data.draw(st.lists(st.sampled_from(range(len(rows))), min_size=1, max_size=5))
+    judgement = judge(SMALL, Evidence.of(evidence.report, [*rows, *(rows[i] for i in again)]), ledger)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+
+
+@given(SEEDS, st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_dropped_row_is_inconclusive(seed: int, data: st.DataObject) -> None:
+    rows, evidence, ledger = random_case(seed)
+    dropped = data.draw(st.sets(st.sampled_from(range(len(rows))), min_size=1, max_size=5))
+    kept = [row for i, row in enumerate(rows) if i not in dropped]
+    assert judge(SMALL, Evidence.of(evidence.report, kept), ledger).verdict is Verdict.INCONCLUSIVE
+
+
+@given(SEEDS, st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_dropped_arm_or_answer_is_inconclusive(seed: int, data: st.DataObject) -> None:
+    rows, evidence, ledger = random_case(seed)
+    index = data.draw(st.sampled_from(range(len(rows))))
+    field = data.draw(st.sampled_from(["scores", "tokens", "finishes", "texts"]))
+    arms = dict(getattr(rows[index], field))
+    arm = data.draw(st.sampled_from(sorted(arms)))
+    if data.draw(st.booleans()):
+        del arms[arm]
+    else:
+        arms[arm] = arms[arm][1:]
+    broken = [row.model_copy(update={field: arms}) if i == index else row for i, row in enumerate(rows)]
+    assert judge(SMALL, Evidence.of(evidence.report, broken), ledger).verdict is Verdict.INCONCLUSIVE
+
+
+@given(SEEDS, st.data())
+@settings(max_examples=60, deadline=None)
+def test_worse_answers_of_the_candidate_never_make_it_accepted(seed: int, data: st.DataObject) -> None:
+    rows, evidence, ledger = random_case(seed)
+    before = judge(SMALL, evidence, ledger)
+    for index in data.draw(st.lists(st.integers(0, 339), min_size=1, max_size=6)):
+        rows[index] = worsened(rows[index], data.draw(SCORES))
+    after = judge(SMALL, Evidence.of(evidence.report, rows), ledger)
+    assert after.verdict is not Verdict.ACCEPTED or before.verdict is Verdict.ACCEPTED
+
+
+def worsened(row: PairRow, score: int | None) -> PairRow:
+    scores = tuple(min(old or 0, score) if score is not None else None for old in row.scores["candidate"])
+    return row.model_copy(update={"scores": {**row.scores, "candidate": scores}})
+
+
+TIGHTER: dict[str, GatePolicySpec] = {
+    "a smaller alpha": policy_of(round={"alphaBasisPoints": 100, "maxTests": 10}),
+    "a smaller guard alpha": policy_of(guardAlphaBasisPoints=10),
+    "a smaller margin": policy_of(guard={"marginBasisPoints": 250}),
+    "a higher floor": policy_of(guard={"floorBasisPoints": 9750}),
+    "a narrower range of lengths": policy_of(behaviour={"lengthRatioPercent": {"min": 90, "max": 120}}),
+    "no missing answers": policy_of(evidence={"maxMissingBasisPoints": 0, "minClusters": 30}),
+    "more clusters": policy_of(evidence={"maxMissingBasisPoints": 500, "minClusters": 41}),
+}
+
+
+@pytest.mark.parametrize("tightened", TIGHTER)
+def test_a_tighter_threshold_never_makes_a_candidate_accepted(tightened: str) -> None:
+    fewer = 0
+    for seed in range(25):
+        _, evidence, ledger = random_case(seed)
+        assert evidence.report is not None
+        policy, digest = TIGHTER[tightened], TIGHTER[tightened].digest_of()
+        report = evidence.report.model_copy(update={"policy_digest": digest})
+        before = judge(SMALL, evidence, ledger).verdict is Verdict.ACCEPTED
+        after = judge(policy, replace(evidence, report=report), replace(ledger, policy_digest=digest)).verdict is Verdict.ACCEPTED
+        assert before or not after
+        fewer += before and not after
+    assert fewer or tightened == "no missing answers"
+
+
+def test_two_thousand_items_of_three_answers_and_three_arms_are_judged_within_a_second() -> None:
+    policy, rng = policy_of(items=2000, decodes=3), random.Random(0)
+    rows = [*drawn_rows("target", [(0.6, 0.5)] * 2000, 3, rng), *guard_rows(3, 2000), *manners_rows()]
+    evidence, ledger = case_of(policy, rows)
+    started = time.process_time()
+    assert judge(policy, evidence, ledger).verdict is Verdict.ACCEPTED
+    assert time.process_time() - started < 1

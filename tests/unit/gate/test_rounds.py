@@ -1,0 +1,148 @@
+"""The round in force, read from the log: it ends at an accept, when its tests are spent, and when policy or incumbent change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gatevalve.contracts.canonical import sha256
+from gatevalve.contracts.kinds import AdapterReleaseSpec, Base, ChannelRef, GateFacts, Opening, Serves
+from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.reasons import Action, EntryReason, Verdict
+from gatevalve.gate.rounds import next_test, round_in_force
+from support.gate_cases import policy_of
+
+POLICY = policy_of(round={"alphaBasisPoints": 500, "maxTests": 3})
+OTHER = policy_of(round={"alphaBasisPoints": 100, "maxTests": 3})
+DIGESTS = {policy.round.alpha_basis_points: policy.digest_of() for policy in (POLICY, OTHER)}
+A, B = sha256(b"adapter a"), sha256(b"adapter b")
+
+
+def entry(action: Action, reason: EntryReason, **fields: Any) -> AdapterReleaseSpec:
+    return AdapterReleaseSpec(
+        channel=ChannelRef(name="support", uid="uid"),
+        sequence=0,
+        action=action,
+        reason=reason,
+        actor="gatevalve",
+        decided_at="2026-11-29T00:00:00Z",
+        operator_version="0.1.0",
+        key_id=sha256(b"key"),
+        **fields,
+    )
+
+
+def facts(number: int, incumbent: str | None, policy: GatePolicySpec) -> GateFacts:
+    return GateFacts(policy_digest=DIGESTS[policy.round.alpha_basis_points], round=number, test=1, incumbent_digest=incumbent)
+
+
+def opened(policy: GatePolicySpec = POLICY) -> AdapterReleaseSpec:
+    base = Base(name="tiny-words", uri="file:///models/tiny-words", digest=sha256(b"base"))
+    opening = Opening(base=base, policy_digest=policy.digest_of())
+    return entry(Action.OPEN, EntryReason.CHANNEL_OPENED, serves=Serves(base=True), opening=opening, policy=policy)
+
+
+def look(number: int, incumbent: str | None = None, policy: GatePolicySpec = POLICY) -> AdapterReleaseSpec:
+    return entry(Action.TEST, EntryReason.TEST_OPENED, gate=facts(number, incumbent, policy))
+
+
+def reject(number: int, incumbent: str | None = None) -> AdapterReleaseSpec:
+    gate = facts(number, incumbent, POLICY)
+    return entry(Action.REJECT, EntryReason.PRIMARY_NOT_PASSED, gate=gate, verdict=Verdict.REJECTED)
+
+
+def diverged() -> AdapterReleaseSpec:
+    return entry(Action.REJECT, EntryReason.TRAINING_DIVERGED, verdict=Verdict.REJECTED)
+
+
+def accept(number: int, incumbent: str | None = None) -> AdapterReleaseSpec:
+    gate = facts(number, incumbent, POLICY)
+    return entry(Action.ACCEPT, EntryReason.GATE_PASSED, gate=gate, verdict=Verdict.ACCEPTED)
+
+
+def serving(action: Action, digest: str | None) -> AdapterReleaseSpec:
+    serves = Serves(adapter="support-1", digest=digest, uri="uid/adapters/1", rank=8) if digest else Serves(base=True)
+    return entry(action, EntryReason.GATE_PASSED, serves=serves)
+
+
+def promote(digest: str) -> AdapterReleaseSpec:
+    return serving(Action.PROMOTE, digest)
+
+
+def rollback(digest: str | None) -> AdapterReleaseSpec:
+    return serving(Action.ROLLBACK, digest)
+
+
+def policy_entry(policy: GatePolicySpec) -> AdapterReleaseSpec:
+    return entry(Action.POLICY, EntryReason.POLICY_CHANGED, policy=policy)
+
+
+Log = list[AdapterReleaseSpec]
+ROUNDS: dict[str, tuple[Log, GatePolicySpec, str | None, tuple[int, int]]] = {
+    "an empty log": ([], POLICY, None, (1, 0)),
+    "an opened log": ([opened()], POLICY, None, (1, 0)),
+    "one test without a verdict is spent": ([opened(), look(1)], POLICY, None, (1, 1)),
+    "a rejected test is spent": ([opened(), look(1), reject(1), look(1), reject(1)], POLICY, None, (1, 2)),
+    "a divergence costs no test": ([opened(), look(1), reject(1), diverged()], POLICY, None, (1, 1)),
+    "all tests spent": ([opened(), look(1), look(1), look(1)], POLICY, None, (2, 0)),
+    "an accept ends the round, also before it is promoted": ([opened(), look(1), accept(1)], POLICY, None, (2, 0)),
+    "after a promotion": ([opened(), look(1), accept(1), promote(A)], POLICY, A, (2, 0)),
+    "tests of the second round": ([opened(), look(1), accept(1), promote(A), look(2, A), reject(2, A)], POLICY, A, (2, 1)),
+    "another policy": ([opened(), look(1), policy_entry(OTHER)], OTHER, None, (2, 0)),
+    "another policy that no entry tells of yet": ([opened(), look(1)], OTHER, None, (2, 0)),
+    "another policy and back": ([opened(), look(1), policy_entry(OTHER), policy_entry(POLICY)], POLICY, None, (2, 0)),
+    "the same policy told again": ([opened(), look(1), policy_entry(POLICY)], POLICY, None, (1, 1)),
+    "another incumbent": ([opened(), look(1), accept(1), promote(A), look(2, A), rollback(None)], POLICY, None, (3, 0)),
+    "another incumbent and back": (
+        [opened(), look(1), accept(1), promote(A), look(2, A), rollback(None), rollback(A)],
+        POLICY,
+        A,
+        (3, 0),
+    ),
+    "the incumbent rolled back to itself": ([opened(), look(1), accept(1), promote(A), look(2, A), rollback(A)], POLICY, A, (2, 1)),
+    "another incumbent that no entry tells of yet": ([opened(), look(1, A)], POLICY, B, (2, 0)),
+    "a channel opened anew": ([opened(), look(1), opened()], POLICY, None, (2, 0)),
+    "numbers left out are never used again": ([opened(), look(7), accept(7)], POLICY, None, (8, 0)),
+    "a lower number does not reopen a round": ([opened(), look(2), look(1)], POLICY, None, (2, 1)),
+    "a late accept of an earlier round does not end this one": ([opened(), look(1), look(2), accept(1)], POLICY, None, (2, 1)),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDS)
+def test_round_in_force(case: str) -> None:
+    log, policy, incumbent, expected = ROUNDS[case]
+    assert round_in_force(log, policy, policy.digest_of(), incumbent) == expected
+    assert next_test(log, policy, policy.digest_of(), incumbent) == (expected[0], expected[1] + 1)
+
+
+ALL_STEPS = ["test", "accept", "promote a", "promote b", "to the base", "policy", "other policy", "reopen"]
+
+
+@given(st.lists(st.sampled_from(ALL_STEPS), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_whatever_happens_rounds_grow_and_none_pays_for_more_tests_than_it_may(steps: list[str]) -> None:
+    log, policy, incumbent = [opened()], POLICY, None
+    paid: list[tuple[int, int]] = []
+    for step in steps:
+        number, count = next_test(log, policy, DIGESTS[policy.round.alpha_basis_points], incumbent)
+        if step == "test":
+            paid.append((number, count))
+            log.append(look(number, incumbent, policy))
+        elif step == "accept" and paid:
+            log.append(accept(paid[-1][0], incumbent))
+        elif step.startswith("promote"):
+            incumbent = A if step == "promote a" else B
+            log.append(promote(incumbent))
+        elif step == "to the base":
+            incumbent = None
+            log.append(rollback(None))
+        elif step.endswith("policy"):
+            policy = OTHER if step == "other policy" else POLICY
+            log.append(policy_entry(policy))
+        elif step == "reopen":
+            log.append(opened(policy))
+    assert paid == sorted(set(paid))
+    assert all(1 <= count <= 3 for _, count in paid)

@@ -1,0 +1,123 @@
+"""Publishing: what a Job left in work/ becomes an adapter of the channel once, verified, and never changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gatevalve.contracts.canonical import Digest
+from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
+from gatevalve.contracts.files import AdapterManifest, Probe
+from gatevalve.contracts.jobs import PublishInput
+from gatevalve.contracts.kinds import AdapterShape
+from gatevalve.contracts.names import adapter_dir, work_dir
+from gatevalve_trainer.adapter.files import adapter_digest, file_facts
+from gatevalve_trainer.adapter.shape import LoraShape, canonical_config
+from gatevalve_trainer.publish import run
+from support.training import CANDIDATE_UID, CHANNEL_UID, SHAPE, job, tiny_base
+
+WORK = f"{work_dir(CHANNEL_UID, CANDIDATE_UID)}/train-1"
+SHAPE_MADE = LoraShape(8, 16, ("q_proj", "v_proj"))
+PROBE = Probe(prompt_token_ids=(1,), token_ids=(2,), adapter_logprobs=("-0.5",), base_logprobs=("-1.5",))
+
+
+def made(data: Path, weights: bytes = b"weights", config: bytes | None = None, **changes: Any) -> Digest:
+    """An adapter in work/ as train leaves it; publish never looks into the weights."""
+    files = {"adapter_config.json": config or canonical_config("tiny-words", SHAPE_MADE), "adapter_model.safetensors": weights}
+    facts: dict[str, Any] = {
+        "digest": adapter_digest(files),
+        "files": file_facts(files),
+        "base_digest": tiny_base().digest,
+        "rank": 8,
+        "alpha": 16,
+        "target_modules": SHAPE_MADE.target_modules,
+        "probes": (PROBE,),
+    }
+    manifest = AdapterManifest(**{**facts, **changes})
+    directory = data / WORK
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in {**files, "MANIFEST.json": manifest.canonical()}.items():
+        (directory / name).write_bytes(content)
+    return adapter_digest(files)
+
+
+def publish(data: Path, digest: str, **fields: Any) -> None:
+    wanted = {"base": tiny_base(), "adapter": SHAPE, "adapter_digest": digest, "produced_by": "train-1"}
+    run(PublishInput(**job("publish", data, **{**wanted, **fields})))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_an_adapter_is_published_under_its_digest(tmp_path: Path) -> None:
+    digest = made(tmp_path)
+    publish(tmp_path, digest)
+    assert contents(tmp_path / adapter_dir(CHANNEL_UID, digest)) == contents(tmp_path / WORK)
+
+
+def test_publishing_again_is_done_and_changes_nothing(tmp_path: Path) -> None:
+    digest = made(tmp_path)
+    publish(tmp_path, digest)
+    before = (tmp_path / adapter_dir(CHANNEL_UID, digest)).stat().st_mtime_ns
+    publish(tmp_path, digest)
+    assert (tmp_path / adapter_dir(CHANNEL_UID, digest)).stat().st_mtime_ns == before
+
+
+def test_only_the_adapter_is_published_not_what_else_lies_in_work(tmp_path: Path) -> None:
+    digest = made(tmp_path)
+    (tmp_path / WORK / "checkpoint.safetensors").write_bytes(b"x")
+    publish(tmp_path, digest)
+    assert set(contents(tmp_path / adapter_dir(CHANNEL_UID, digest))) == {"MANIFEST.json", "adapter_config.json", "adapter_model.safetensors"}
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json", "MANIFEST.json"])
+def test_a_name_taken_by_other_bytes_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    digest = made(tmp_path)
+    publish(tmp_path, digest)
+    taken = tmp_path / adapter_dir(CHANNEL_UID, digest) / name
+    taken.write_bytes(b"{}")
+    with pytest.raises(ContractError, match="exists with other content"):
+        publish(tmp_path, digest)
+    assert taken.read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json"])
+def test_bytes_that_changed_since_training_are_refused(tmp_path: Path, name: str) -> None:
+    digest = made(tmp_path)
+    (tmp_path / WORK / name).write_bytes(b"{}")
+    with pytest.raises(IntegrityError, match=name):
+        publish(tmp_path, digest)
+    assert not (tmp_path / adapter_dir(CHANNEL_UID, digest)).exists()
+
+
+def test_an_adapter_with_another_digest_than_asked_is_refused(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(IntegrityError, match="expected sha256:0000"):
+        publish(tmp_path, f"sha256:{'0' * 64}")
+
+
+def test_an_unfinished_attempt_is_worth_another_try(tmp_path: Path) -> None:
+    digest = made(tmp_path)
+    (tmp_path / WORK / "MANIFEST.json").unlink()
+    with pytest.raises(StoreError, match=r"MANIFEST\.json: does not exist"):
+        publish(tmp_path, digest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields", "problem"),
+    [
+        pytest.param({"base_digest": f"sha256:{'1' * 64}"}, {}, "baseDigest", id="made on another base"),
+        pytest.param({"rank": 16}, {}, r"adapter\.r: rank 16 is above the channel's 8", id="a higher rank than the channel's"),
+        pytest.param({}, {"adapter": AdapterShape(rank=8, alpha=16, target_modules=("q_proj",))}, "v_proj are not layers", id="other layers"),
+        pytest.param({"config": b'{"r":8}'}, {}, r"adapter_config\.json: does not say", id="a configuration that says something else"),
+        pytest.param({"alpha": 32}, {}, r"adapter_config\.json: does not say", id="a manifest that says something else"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_the_channel_is_refused(
+    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any], problem: str
+) -> None:
+    digest = made(tmp_path, **changes)
+    with pytest.raises(ContractError, match=problem):
+        publish(tmp_path, digest, **fields)
