@@ -39,8 +39,8 @@ async def serve_generation(route: Route, pod: Pod, engine: ASGIApp, scope: Scope
             await _to_engine(engine, scope, receive, relay.send, work.sent, work.request_id)
         finally:
             REQUESTS.labels(routes.channel, _outcome(relay)).inc()
-    if work.captured and relay.status == OK:
-        _capture(pod, work, relay)
+            if work.captured and relay.status == OK:
+                _capture(pod, work, relay)
 
 
 async def serve_tokenize(pod: Pod, engine: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

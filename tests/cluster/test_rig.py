@@ -411,7 +411,7 @@ def test_ordinary_user_is_told_which_sysctl_to_set(
 ) -> None:
     (tmp_path / sysctl).parent.mkdir()
     (tmp_path / sysctl).write_text(value + "\n")
-    monkeypatch.setattr("minicluster.preflight._SYSCTLS", tmp_path)
+    monkeypatch.setattr("minicluster.machine._SYSCTLS", tmp_path)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert any(remedy in problem for problem in preflight())
 

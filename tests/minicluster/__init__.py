@@ -3,6 +3,6 @@
 from minicluster.cluster import Cluster
 from minicluster.errors import ClusterError, CommandError
 from minicluster.images import Image, product_images
-from minicluster.preflight import preflight
+from minicluster.machine import preflight
 
 __all__ = ["Cluster", "ClusterError", "CommandError", "Image", "preflight", "product_images"]

@@ -8,7 +8,7 @@ from minicluster.cache import clusters_root, is_locked
 from minicluster.cluster import Cluster, remove_directory
 from minicluster.errors import ClusterError
 from minicluster.images import product_images
-from minicluster.preflight import preflight
+from minicluster.machine import preflight
 from minicluster.programs import build_programs
 
 _REPO = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from typing import Any, Self
 from minicluster.cache import clusters_root, is_locked
 from minicluster.errors import ClusterError, CommandError
 from minicluster.images import TOOL_IMAGES, Image
-from minicluster.preflight import preflight
+from minicluster.machine import preflight
 from minicluster.programs import HELM, KUBE, Report, build_programs, print_report
 
 START_SECONDS = 240

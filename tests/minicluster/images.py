@@ -52,7 +52,7 @@ def product_images(repo: Path, venv: Path) -> dict[str, Image]:
     return {
         "gatevalve/operator:*": image(["gatevalve-operator"]),
         "gatevalve/trainer:*": image(["gatevalve-trainer"], **_OFFLINE),
-        "gatevalve/serving:*": image(["vllm"], **_OFFLINE, **_VLLM),
+        "gatevalve/serving:*": image(["vllm"], **_OFFLINE, **_VLLM, VLLM_CACHE_ROOT=str(venv.resolve() / "vllm-cache")),
         "gatevalve/client:*": image(["python"]),
         **TOOL_IMAGES,
     }

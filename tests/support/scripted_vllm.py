@@ -138,7 +138,7 @@ class ScriptedVllm:
         await self._answer(send, self.script.load_status, "Success" if self.script.load_status == 200 else "no")
 
     async def _post_v1_unload_lora_adapter(self, body: dict[str, Any], send: Send) -> None:
-        files = "there" if os.path.isdir(self.adapters.get(body["lora_name"], "/none")) else "gone"  # noqa: PTH112 -- a blocking moment is meant
+        files = "there" if os.path.isdir(self.adapters.get(body["lora_name"], "/none")) else "gone"  # noqa: PTH112, ASYNC240 -- now, before anything else runs
         self.log.append(f"unload {body['lora_name']} with its files {files}")
         if self.script.unload_status == 200:
             self.adapters.pop(body["lora_name"], None)
@@ -171,9 +171,7 @@ class ScriptedVllm:
             status = self.script.generation_status if self.script.generation_status != 200 else 404
             await self._answer(send, status, {"error": {"message": f"The model `{body['model']}` does not exist.", "code": status}})
             return
-        reply = Reply(
-            body, self.headers[-1]["x-request-id"] if "x-request-id" in self.headers[-1] else "own", self._shift(body["model"]), chat
-        )
+        reply = Reply(body, self.headers[-1].get("x-request-id", "own"), self._shift(body["model"]), chat)
         if not body.get("stream"):
             await asyncio.sleep(self.script.step_seconds * reply.steps)
             await self._answer(send, 200, reply.whole())

@@ -141,6 +141,13 @@ def publish(
     return AdapterOnPod(name=adapter_name("support", digest), digest=digest, uri=uri, role=AdapterRole.LIVE)
 
 
+async def eventually(holds: Callable[[], bool], seconds: float = 10) -> None:
+    """Return as soon as something holds that no event tells of, such as a file or a counter."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @dataclass(frozen=True)
 class Answer:
     """A response as a client sees it; `chunks` are the body's pieces in order."""
@@ -343,7 +350,7 @@ class RunningPod:
     async def until(self, holds: Callable[[PodReport], bool], channel: str = "support", seconds: float = 10) -> PodReport:
         """The first report that holds."""
         async with asyncio.timeout(seconds):
-            while not holds(report := await self.report(channel)):
+            while not holds(report := await self.report(channel)):  # noqa: ASYNC110 -- seen from outside
                 await asyncio.sleep(0.01)
         return report
 

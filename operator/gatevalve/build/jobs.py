@@ -10,7 +10,10 @@ from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, Publis
 from gatevalve.contracts.kinds import AdapterChannelSpec, PodTemplate
 from gatevalve.contracts.reasons import Step
 
-ENGINE_PORT = 8000
+ENGINE_PORT = 8471
+"""Of the evaluation engine: not 8000, so that it never meets a pool's engine where Pods share a network (hostNetwork, the rig)."""
+
+ENGINE_URL = f"http://127.0.0.1:{ENGINE_PORT}"
 GRACE_SECONDS = 60
 ENGINE_START_PROBES = 200
 

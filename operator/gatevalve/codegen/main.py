@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from gatevalve.codegen.reference import exit_codes_page, kinds_page, reasons_page
 from gatevalve.codegen.resources import RESOURCES, custom_resource_definition
@@ -20,13 +22,13 @@ CRDS = ("crds", "helm/gatevalve/files/crds")
 REFERENCE = "docs/reference"
 
 
-def generated_files() -> dict[str, str]:
+@cache
+def generated_files() -> Mapping[str, str]:
     """Every generated file's text by its path below the checkout."""
     crds = {f"{names.GROUP}_{resource.plural}.yaml": yaml_document(custom_resource_definition(resource)) for resource in RESOURCES}
     pages = {"kinds.md": kinds_page(), "reasons.md": reasons_page(), "exit-codes.md": exit_codes_page()}
-    return {f"{folder}/{name}": text for folder in CRDS for name, text in crds.items()} | {
-        f"{REFERENCE}/{name}": text for name, text in pages.items()
-    }
+    files = {f"{folder}/{name}": text for folder in CRDS for name, text in crds.items()}
+    return MappingProxyType(files | {f"{REFERENCE}/{name}": text for name, text in pages.items()})
 
 
 def drift(root: Path) -> str:

@@ -67,7 +67,7 @@ class EvaluateInput(JobInput):
     """`gatevalve-trainer evaluate`: asks the engine sidecar on 127.0.0.1."""
 
     sealed: Uri = Field(description="fsspec URL of the sealed area, without the channel's prefix.")
-    engine_url: Uri = "http://127.0.0.1:8000"
+    engine_url: Uri
     test_entry: EntryName
     test_digest: DigestField
     round: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gatevalve.build.jobs import evaluate_job, fetch_job, snapshot_job, train_job
+from gatevalve.build.jobs import ENGINE_URL, evaluate_job, fetch_job, snapshot_job, train_job
 from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
 from gatevalve.contracts.kinds import (
     AdapterReleaseSpec,
@@ -156,13 +156,19 @@ def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str,
         candidate_digest=adapter,
         incumbent_digest=gate.incumbent_digest,
         anchor_digest=gate.anchor_digest,
+        engine_url=ENGINE_URL,
         arms={
-            "candidate": "candidate",
-            "incumbent": "incumbent" if gate.incumbent_digest else base.name,
-            "anchor": "anchor" if gate.anchor_digest else base.name,
+            "candidate": _arm("candidate", adapter, base.name),
+            "incumbent": _arm("incumbent", gate.incumbent_digest, base.name),
+            "anchor": _arm("anchor", gate.anchor_digest, base.name),
         },
     )
     return evaluate_job(case.view.settings.place, case.owner, case.channel, attempt, publish, job, int(case.seconds_left))
+
+
+def _arm(arm: str, digest: str | None, base: str) -> str:
+    """The engine's model name of an arm; with the digest in it no other engine can answer for this one."""
+    return adapter_name(arm, digest) if digest is not None else base
 
 
 def _made_by(case: Case) -> str | None:

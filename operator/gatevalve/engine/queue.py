@@ -92,7 +92,7 @@ class KeyQueue:
 
     def _start_due(self) -> None:
         now = self._clock.monotonic()
-        ready = sorted((due, key) for key, due in self._due.items() if due <= now )
+        ready = sorted((due, key) for key, due in self._due.items() if due <= now and key not in self._active)
         for _, key in ready[: self._workers - len(self._active)]:
             del self._due[key]
             self._active[key] = now

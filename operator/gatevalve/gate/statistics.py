@@ -138,7 +138,7 @@ class ClusteredMean:
         (zero failures in Clopper & Pearson 1934). Without the last two, values that hardly vary would prove anything.
         """
         t = student_quantile(alpha, self.clusters - 1)
-        return rounded(self.mean - max(t * self.standard_error, self._reach(t), self._unseen(alpha)))
+        return rounded(max(self.low, self.mean - max(t * self.standard_error, self._reach(t), self._unseen(alpha))))
 
     def cautious_lower_bound(self, alpha: float) -> float:
         """The lower bound for values near their ceiling, where rare great losses skew the mean and Student's t is too sure.
@@ -147,7 +147,7 @@ class ClusteredMean:
         of third to second moment that losses of at most one item allow.
         """
         t = student_quantile(alpha, self.clusters - 1)
-        return rounded(self.lower_bound(alpha) - (2 * t * t + 1) / 6 * self.largest / self.items)
+        return rounded(max(self.low, self.lower_bound(alpha) - (2 * t * t + 1) / 6 * self.largest / self.items))
 
     def _reach(self, t: float) -> float:
         span = self.largest * (self.high - self.mean) + self.unevenness * (self.high - self.low)

@@ -146,7 +146,7 @@ def test_rows_that_do_not_replay_are_refused_before_the_first_step(
     tmp_path: Path, traffic: list[Record], change: Callable[[TrafficRecord], dict[str, Any]]
 ) -> None:
     snapshot = cut(tmp_path, with_replies(traffic, change))
-    with pytest.raises(ReplayMismatch, match=r"differ by 0\.\d+ nats per token on \d+ tokens"):
+    with pytest.raises(ReplayMismatch, match=r"differ by \d\.\d+ nats per token on \d+ tokens"):
         train(tmp_path, snapshot)
     assert not attempt(tmp_path).exists()
 
@@ -210,7 +210,11 @@ def with_another_rank(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tenso
     [(without_one, "is missing"), (with_one_more, "is no LoRA weight of this base"), (with_another_rank, "has shape")],
 )
 def test_a_parent_that_does_not_fit_the_base_is_refused(
-    trained: TrainedOnce, tmp_path: Path, traffic: list[Record], change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], problem: str
+    trained: TrainedOnce,
+    tmp_path: Path,
+    traffic: list[Record],
+    change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
+    problem: str,
 ) -> None:
     files = {name: (trained.published / name).read_bytes() for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)}
     files[ADAPTER_WEIGHTS] = save(change(load_file(trained.published / ADAPTER_WEIGHTS)))

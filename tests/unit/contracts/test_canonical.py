@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gatevalve.contracts.canonical import SAFE_INTEGER, Digest, canonical_json, digest_of_files, digest_of_json, sha256
@@ -60,12 +60,14 @@ def test_what_has_no_canonical_form_is_refused_with_its_place(value: object, fie
     assert refusal.value.field == field
 
 
+@settings(max_examples=50)
 @given(values)
 def test_canonical_bytes_read_back_as_the_same_value(value: object) -> None:
     assert json.loads(canonical_json(value)) == value
     assert canonical_json(json.loads(canonical_json(value))) == canonical_json(value)
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), values, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_in_which_keys_were_written_does_not_change_the_name(value: dict[str, object], chance: random.Random) -> None:
     keys = list(value)
@@ -73,6 +75,7 @@ def test_the_order_in_which_keys_were_written_does_not_change_the_name(value: di
     assert digest_of_json({key: value[key] for key in keys}) == digest_of_json(value)
 
 
+@settings(max_examples=50)
 @given(values, values)
 def test_different_values_have_different_names(one: object, other: object) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -153,6 +153,21 @@ async def test_an_added_key_does_not_wait_for_its_later_appointment() -> None:
         assert at == [1]
 
 
+async def test_a_later_appointment_does_not_put_off_an_earlier_one() -> None:
+    clock = VirtualClock()
+    at: list[float] = []
+
+    async def work(_: str) -> float | None:
+        at.append(clock.monotonic())
+        return None
+
+    async with running(work, clock) as queue:
+        queue.add_after("a", 5)
+        queue.add_after("a", 60)
+        await clock.advance(100)
+        assert at == [5]
+
+
 async def test_a_key_that_asks_to_come_back_at_once_for_ever_is_slowed_down() -> None:
     clock = VirtualClock()
     turns = 0

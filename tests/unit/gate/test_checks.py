@@ -161,6 +161,7 @@ def anchored_case(anchor_hits: int, guard_lost: int) -> list[PairRow]:
 ANCHORED: dict[str, tuple[list[PairRow], list[tuple[Outcome, Finding]]]] = {
     "better than the anchor and nothing lost": (anchored_case(5, 0), [(Outcome.PASS, Finding.OK), (Outcome.PASS, Finding.OK)]),
     "as good as the anchor is not better": (anchored_case(40, 0), [(Outcome.FAIL, Finding.BELOW_ANCHOR), (Outcome.PASS, Finding.OK)]),
+    "hardly better than the anchor": (anchored_case(36, 0), [(Outcome.FAIL, Finding.BELOW_ANCHOR), (Outcome.PASS, Finding.OK)]),
     "a guard below the anchor": (anchored_case(5, 9), [(Outcome.PASS, Finding.OK), (Outcome.FAIL, Finding.BELOW_ANCHOR)]),
 }
 

@@ -166,6 +166,7 @@ TABLES = st.lists(st.lists(st.integers(-ONE, ONE), min_size=1, max_size=4), min_
 @given(TABLES, st.sampled_from([0.001, 0.005, 0.01, 0.05, 0.3]), st.data())
 @example([[2]] * 13 + [[60]], 0.005, None)
 @example([[0]] * 13 + [[60]], 0.01, None)
+@example([*[[-30] * 7] * 3, *[[60]] * 30, [60] * 7], 0.01, None)
 @settings(max_examples=400, deadline=None)
 def test_a_worse_value_never_raises_the_lower_bound(table: Table, alpha: float, data: st.DataObject | None) -> None:
     g = data.draw(st.integers(0, len(table) - 1)) if data else len(table) - 1
@@ -211,6 +212,12 @@ def test_a_lower_bound_above_the_null_means_p_below_alpha(table: Table, alpha: f
 )
 def test_values_that_hardly_vary_prove_no_gain(table: Table, why: str) -> None:
     assert mean_of(table).lower_bound(0.005) <= 0, why
+
+
+def test_bounds_stay_within_what_a_value_can_be() -> None:
+    few = mean_of([[60], [-60], [60]])
+    assert (few.lower_bound(0.001), few.cautious_lower_bound(0.001)) == (-1.0, -1.0)
+    assert mean_of([[1], [59], [60]], low=0.0).cautious_lower_bound(0.001) == 0.0
 
 
 def test_equal_values_prove_what_their_number_allows() -> None:

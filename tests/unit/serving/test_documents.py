@@ -97,7 +97,7 @@ def test_a_revision_never_goes_back(held: ChannelDocument | None, offered: Chann
 
 
 @pytest.mark.parametrize("change", [{"namespace": "other"}, {"pool": "other"}, {"channel": "other"}], ids=["namespace", "pool", "channel"])
-def test_a_document_for_somebody_else_is_foreign(change: dict[str, str]) -> None:
+def test_a_document_for_somebody_else_is_foreign(change: dict[str, Any]) -> None:
     assert check_addressee(document(), "shop", "pool-a", "support") is None
     assert reason(check_addressee(document(**change), "shop", "pool-a", "support")) is PodReason.FOREIGN_DOCUMENT
 

@@ -72,7 +72,11 @@ UNFIT: dict[str, tuple[Tensors, dict[str, Any], str]] = {
     "more layers, which vLLM would drop": (lora_tensors(0, layers=3), lora_config(), "belongs to no target module"),
     "fewer layers": (lora_tensors(0, layers=1), lora_config(), "is missing"),
     "another rank than stated": (lora_tensors(0, rank=8), lora_config(), "has shape"),
-    "a tensor too many": (changed(lambda t: t.update({"base_model.model.lm_head.weight": np.zeros((2, 2), np.float32)})), lora_config(), "lm_head"),
+    "a tensor too many": (
+        changed(lambda t: t.update({"base_model.model.lm_head.weight": np.zeros((2, 2), np.float32)})),
+        lora_config(),
+        "lm_head",
+    ),
     "a tensor too few": (changed(lambda t: t.pop(FIRST)), lora_config(), "is missing"),
     "NaN": (changed(not_a_number), lora_config(), "is not finite"),
     "infinity in half precision": (changed(infinite), lora_config(), "is not finite"),

@@ -52,7 +52,8 @@ def test_outside_the_learning_slice_sampling_is_left_alone() -> None:
 
 def test_the_learning_slice_has_its_share() -> None:
     in_slice = [
-        "temperature" in job("chat", routes(Capture(learning_permille=300)), f"id-{number}", {"messages": []}, True).sent for number in range(2000)
+        "temperature" in job("chat", routes(Capture(learning_permille=300)), f"id-{number}", {"messages": []}, True).sent
+        for number in range(2000)
     ]
     assert 0.25 < sum(in_slice) / len(in_slice) < 0.35
 
@@ -106,7 +107,11 @@ def test_a_field_that_the_engine_left_out_is_not_made_up() -> None:
     assert seen({}, chunk) == chunk | {"model": "support"}
 
 
-EMPTY = {"id": "1", "model": "a", "choices": [{"index": 0, "delta": {}, "logprobs": {"content": []}, "token_ids": [3], "finish_reason": None}]}
+EMPTY = {
+    "id": "1",
+    "model": "a",
+    "choices": [{"index": 0, "delta": {}, "logprobs": {"content": []}, "token_ids": [3], "finish_reason": None}],
+}
 
 
 def test_a_chunk_that_exists_only_for_our_token_ids_is_left_out() -> None:
@@ -115,7 +120,11 @@ def test_a_chunk_that_exists_only_for_our_token_ids_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "change"),
-    [({"return_token_ids": True}, {}), ({}, {"usage": {"total_tokens": 3}}), ({}, {"choices": [EMPTY["choices"][0] | {"finish_reason": "stop"}]})],  # type: ignore[index]
+    [
+        ({"return_token_ids": True}, {}),
+        ({}, {"usage": {"total_tokens": 3}}),
+        ({}, {"choices": [EMPTY["choices"][0] | {"finish_reason": "stop"}]}),
+    ],  # type: ignore[index]
     ids=["the client wants token ids", "it carries usage", "it carries the end"],
 )
 def test_an_empty_chunk_that_the_client_would_have_had_stays(asked: dict[str, Any], change: dict[str, Any]) -> None:

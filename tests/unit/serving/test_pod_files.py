@@ -90,7 +90,9 @@ def test_the_base_is_hashed_once_per_set_of_files(tmp_path: Path) -> None:
     assert read_base(base, cache).digest == first.digest
 
 
-@pytest.mark.parametrize("break_it", [lambda base: None, lambda base: (base / "model.safetensors").write_bytes(b"x")], ids=["absent", "torn"])
+@pytest.mark.parametrize(
+    "break_it", [lambda base: None, lambda base: (base / "model.safetensors").write_bytes(b"x")], ids=["absent", "torn"]
+)
 def test_a_base_that_cannot_be_read_says_why(tmp_path: Path, break_it: Callable[[Path], object]) -> None:
     path = tmp_path / "nowhere"
     if break_it(tiny_base(tmp_path / "base")) is not None:
@@ -144,15 +146,19 @@ def edit_manifest(path: Path, **changes: object) -> None:
     (path / MANIFEST).write_text(json.dumps(manifest | changes))
 
 
+def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
 SPOILT: dict[str, tuple[Callable[[Path], object], PodReason]] = {
     "no directory": (lambda path: path.rename(path.with_name("elsewhere")), PodReason.ADAPTER_MISSING),
     "no MANIFEST, as while it is being published": (lambda path: (path / MANIFEST).unlink(), PodReason.ADAPTER_MISSING),
     "no weights": (lambda path: (path / ADAPTER_WEIGHTS).unlink(), PodReason.ADAPTER_MISSING),
     "a flipped byte": (
-        lambda path: (path / ADAPTER_WEIGHTS).write_bytes((path / ADAPTER_WEIGHTS).read_bytes()[:-1] + b"\xff"),
+        lambda path: rewrite(path / ADAPTER_WEIGHTS, lambda raw: raw[:-1] + b"\xff"),
         PodReason.DIGEST_MISMATCH,
     ),
-    "a byte too many": (lambda path: (path / ADAPTER_WEIGHTS).open("ab").write(b"x"), PodReason.DIGEST_MISMATCH),
+    "a byte too many": (lambda path: rewrite(path / ADAPTER_WEIGHTS, lambda raw: raw + b"x"), PodReason.DIGEST_MISMATCH),
     "a MANIFEST of another adapter": (lambda path: edit_manifest(path, digest="sha256:" + "9" * 64), PodReason.DIGEST_MISMATCH),
     "a MANIFEST with other files": (lambda path: edit_manifest(path, files=[]), PodReason.ADAPTER_UNSUPPORTED),
     "a MANIFEST that is none": (lambda path: (path / MANIFEST).write_text("{}"), PodReason.ADAPTER_UNSUPPORTED),

@@ -38,7 +38,7 @@ def test_a_request_that_shapes_its_sampling_states_sampling(extra: dict[str, Any
 )
 def test_a_request_that_shapes_nothing_states_no_sampling_and_is_exact_once_neutral(extra: dict[str, Any]) -> None:
     assert not states_sampling(CHAT | extra)
-    assert effective(CHAT | extra | NEUTRAL, {}).exact
+    assert effective({**CHAT, **extra, **NEUTRAL}, {}).exact
 
 
 @pytest.mark.parametrize("extra", [value for name, value in SHAPED.items() if name != "a temperature of one"])
@@ -52,7 +52,7 @@ def test_the_engines_own_defaults_count_where_the_request_is_silent() -> None:
 
 
 def test_the_request_wins_over_the_engines_defaults() -> None:
-    found = effective(CHAT | NEUTRAL, {"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.2})
+    found = effective({**CHAT, **NEUTRAL}, {"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.2})
     assert (found.temperature, found.top_k, found.exact) == (1.0, 0, True)
 
 

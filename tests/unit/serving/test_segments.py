@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ def files(data: Path) -> list[str]:
 
 
 @pytest.fixture
-def segments(tmp_path: Path) -> Segments:
-    return Segments(f"file://{tmp_path}", "pod-b00t")
+def segments(tmp_path: Path) -> Iterator[Segments]:
+    made = Segments(f"file://{tmp_path}", "pod-b00t")
+    yield made
+    made.close()
 
 
 def test_an_open_segment_is_readable_frame_by_frame(tmp_path: Path, segments: Segments) -> None:
@@ -101,7 +104,7 @@ def test_a_segment_that_cannot_be_opened_costs_its_line(tmp_path: Path, segments
 
 
 def test_a_data_area_without_appends_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ContractError, match="GATEVALVE_DATA_URL.*mount the data area"):
+    with pytest.raises(ContractError, match=r"GATEVALVE_DATA_URL.*mount the data area"):
         Segments("memory://x", "pod").check()
 
 

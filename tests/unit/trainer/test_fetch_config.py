@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from peft import LoraConfig
+
 from gatevalve.contracts.errors import ContractError
 from gatevalve_trainer.fetch.config import rank_and_alpha
-from peft import LoraConfig
 
 
 def config(**changes: Any) -> bytes:

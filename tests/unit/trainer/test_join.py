@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import pytest
+
 from gatevalve.contracts.files import FeedbackRecord, TrafficRecord
 from gatevalve_trainer.snapshot.join import Joined, Wanted, drop_reason, first_user_text, join, latest_scores
 from gatevalve_trainer.snapshot.segments import Window, instant
@@ -41,7 +42,9 @@ def joined(replies: list[TrafficRecord], scores: list[FeedbackRecord], wanted: W
         pytest.param({"logprobs": [-0.5, math.nan]}, OF_BASE, "notFinite", id="NaN is no log-probability"),
         pytest.param({"logprobs": [-math.inf, -0.5]}, OF_BASE, "notFinite", id="minus infinity is no log-probability"),
         pytest.param({"logprobs": [-0.5, 0.01]}, OF_BASE, "positiveLogprob", id="a probability above 1 is a broken capture"),
-        pytest.param({"messages": [{"role": "system", "content": "x"}]}, OF_BASE, "noUserText", id="without a user message no side is known"),
+        pytest.param(
+            {"messages": [{"role": "system", "content": "x"}]}, OF_BASE, "noUserText", id="without a user message no side is known"
+        ),
         pytest.param({"messages": None, "prompt": None}, OF_BASE, "noUserText", id="a completion of bare token ids has no side"),
     ],
 )
@@ -52,10 +55,14 @@ def test_why_a_reply_is_no_row(changes: dict[str, Any], wanted: Wanted, reason: 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        pytest.param({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]}, "u", id="the first user message"),
+        pytest.param(
+            {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]}, "u", id="the first user message"
+        ),
         pytest.param({"messages": [{"role": "user", "content": "1"}, {"role": "user", "content": "2"}]}, "1", id="not a later one"),
         pytest.param(
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]}, "a\nb", id="text parts"
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]},
+            "a\nb",
+            id="text parts",
         ),
         pytest.param({"messages": None, "prompt": "p", "route": "completions"}, "p", id="a completion's prompt"),
     ],
@@ -70,8 +77,12 @@ def test_the_text_that_decides_the_side(changes: dict[str, Any], text: str) -> N
         pytest.param([feedback(0, 1.0), feedback(0, 0.25, at="2026-05-04T12:30:00Z")], 0.25, id="the latest score counts"),
         pytest.param([feedback(0, 0.25, at="2026-05-04T12:30:00Z"), feedback(0, 1.0)], 0.25, id="in whatever order it is read"),
         pytest.param([feedback(0, 1.0), feedback(0, 0.0)], 0.0, id="at the same instant the lower counts"),
-        pytest.param([feedback(0, 1.0), feedback(0, 0.0, at="2026-05-04T13:00:00Z")], 1.0, id="a score given at the window's end is too late"),
-        pytest.param([feedback(0, 1.0, at="2026-05-04T12:00:01.5Z"), feedback(0, 0.0, at="2026-05-04T12:00:01Z")], 1.0, id="fractions order"),
+        pytest.param(
+            [feedback(0, 1.0), feedback(0, 0.0, at="2026-05-04T13:00:00Z")], 1.0, id="a score given at the window's end is too late"
+        ),
+        pytest.param(
+            [feedback(0, 1.0, at="2026-05-04T12:00:01.5Z"), feedback(0, 0.0, at="2026-05-04T12:00:01Z")], 1.0, id="fractions order"
+        ),
         pytest.param([feedback(0, 1.0), feedback(0, math.nan, at="2026-05-04T12:30:00Z")], 1.0, id="NaN is no score"),
     ],
 )

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from gatevalve_trainer.adapter.logprobs import padded, selected_logprobs
 from gatevalve_trainer.train.batch import Batch
 from gatevalve_trainer.train.losses import cross_entropy, is_clipped, k3, masked_sum, ppo_clip, ratios

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from gatevalve.contracts.errors import ContractError, IntegrityError, ServingError, StoreError
 from gatevalve.contracts.exits import ExitCode
 from gatevalve.contracts.hashing import directory_digest

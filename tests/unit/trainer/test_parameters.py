@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from gatevalve.contracts.errors import ContractError
 from gatevalve_trainer.train.parameters import SPECS, read_parameters
 

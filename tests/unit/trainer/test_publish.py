@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gatevalve.contracts.canonical import Digest
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
 from gatevalve.contracts.files import AdapterManifest, Probe
@@ -69,7 +70,11 @@ def test_only_the_adapter_is_published_not_what_else_lies_in_work(tmp_path: Path
     digest = made(tmp_path)
     (tmp_path / WORK / "checkpoint.safetensors").write_bytes(b"x")
     publish(tmp_path, digest)
-    assert set(contents(tmp_path / adapter_dir(CHANNEL_UID, digest))) == {"MANIFEST.json", "adapter_config.json", "adapter_model.safetensors"}
+    assert set(contents(tmp_path / adapter_dir(CHANNEL_UID, digest))) == {
+        "MANIFEST.json",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    }
 
 
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json", "MANIFEST.json"])
@@ -110,7 +115,9 @@ def test_an_unfinished_attempt_is_worth_another_try(tmp_path: Path) -> None:
     [
         pytest.param({"base_digest": f"sha256:{'1' * 64}"}, {}, "baseDigest", id="made on another base"),
         pytest.param({"rank": 16}, {}, r"adapter\.r: rank 16 is above the channel's 8", id="a higher rank than the channel's"),
-        pytest.param({}, {"adapter": AdapterShape(rank=8, alpha=16, target_modules=("q_proj",))}, "v_proj are not layers", id="other layers"),
+        pytest.param(
+            {}, {"adapter": AdapterShape(rank=8, alpha=16, target_modules=("q_proj",))}, "v_proj are not layers", id="other layers"
+        ),
         pytest.param({"config": b'{"r":8}'}, {}, r"adapter_config\.json: does not say", id="a configuration that says something else"),
         pytest.param({"alpha": 32}, {}, r"adapter_config\.json: does not say", id="a manifest that says something else"),
     ],

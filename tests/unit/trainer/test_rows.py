@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import SnapshotRow
 from gatevalve_trainer.errors import NoSignal

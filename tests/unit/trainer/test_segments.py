@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from gatevalve_trainer.errors import BackendUnavailable
 from gatevalve_trainer.snapshot.segments import Clock, Window, instant, read_segment, settled_segments
 from gatevalve_trainer.store import Area

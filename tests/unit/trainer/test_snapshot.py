@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import SnapshotManifest
@@ -94,7 +95,9 @@ def test_nothing_of_the_sealed_side_is_in_the_snapshot(tmp_path: Path) -> None:
     [
         pytest.param([], r"0 of 0 rows carry a score", id="no traffic"),
         pytest.param([reply(number) for number in range(60)], r"0 of 5\d rows carry a score", id="no feedback"),
-        pytest.param([*(reply(n, exact=False) for n in range(60)), *(feedback(n) for n in range(60))], r"notExact 60", id="no exact replies"),
+        pytest.param(
+            [*(reply(n, exact=False) for n in range(60)), *(feedback(n) for n in range(60))], r"notExact 60", id="no exact replies"
+        ),
         pytest.param([*(reply(n) for n in range(60)), *(feedback(n) for n in range(9))], r"\d of 5\d rows carry a score", id="few scores"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
 from gatevalve.contracts.errors import ContractError
 from gatevalve_trainer.split import normalised, split_key_from_environment, split_side
 

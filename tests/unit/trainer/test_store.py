@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
 from gatevalve.contracts.files import FileFact
@@ -24,7 +25,9 @@ def test_a_published_directory_holds_all_its_files(area: Area, tmp_path: Path) -
 def test_publishing_again_changes_nothing_and_leaves_nothing(area: Area, tmp_path: Path) -> None:
     area.publish("a/b", {"x": b"first"})
     assert not area.publish("a/b", {"x": b"second", "y": b"more"})
-    assert [(path.relative_to(tmp_path).as_posix(), path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()] == [("a/b/x", b"first")]
+    assert [(path.relative_to(tmp_path).as_posix(), path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()] == [
+        ("a/b/x", b"first")
+    ]
 
 
 def test_published_files_can_be_read_by_other_users(area: Area, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import aiohttp
 from gatevalve_trainer.errors import BackendUnavailable
 from gatevalve_trainer.evaluate.patience import Patience, heed_stop
 from gatevalve_trainer.evaluate.schedule import Question
+from gatevalve_trainer.phases import log
 
 TOO_MANY_REQUESTS = 429
 HEALTH_SECONDS = 10
@@ -42,12 +43,13 @@ class Engine:
 
     async def wait_until_healthy(self) -> None:
         """Return once /health answers 200; raises BackendUnavailable when that takes longer than `patience.engine`."""
-        deadline = time.monotonic() + self._patience.engine
+        started = time.monotonic()
         while not await self._healthy():
             heed_stop()
-            if time.monotonic() > deadline:
+            if time.monotonic() - started > self._patience.engine:
                 raise BackendUnavailable(f"{self._url}/health did not answer 200 within {self._patience.engine:.0f} s")
             await asyncio.sleep(self._patience.poll)
+        log("engine healthy", seconds=round(time.monotonic() - started, 1))
 
     async def models(self) -> frozenset[str]:
         """The model names that the engine serves."""

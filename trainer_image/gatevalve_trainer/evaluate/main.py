@@ -48,17 +48,18 @@ def run(job: EvaluateInput, patience: Patience | None = None) -> EvidenceResult:
 
 async def _measure(job: EvaluateInput, suites: tuple[LoadedSuite, ...], journal: Journal, patience: Patience) -> str:
     tasks = _verifiers(job)
-    open_questions = list(questions(job, suites))
-    progress = Progress(len(open_questions), len(journal.answers))
+    asked = list(questions(job, suites))
 
     def score(question: Question, replies: Replies) -> Answer:
         return answer_of(question, replies, tasks[question.suite.name])
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        log("waiting for the engine", seconds_at_most=patience.engine)
         engine = Engine(session, job.engine_url, patience)
         await engine.wait_until_healthy()
         _check_models(job, await engine.models())
-        await ask_all(open_questions, engine, journal, score, progress)
+        progress = Progress(len(asked), len(journal.answers))
+        await ask_all(asked, engine, journal, score, progress)
         progress.report()
         return await engine.name()
 
