@@ -14,12 +14,16 @@ help: ## List the targets.
 venv: ## Make .venv, the one environment for development, tests, CI and the rig; at once where nothing changed.
 	@$(PYTHON) .ci/install all --venv .venv
 
+.PHONY: rig
+rig: venv ## Build the programs of the rig: at once where they are cached.
+	@PYTHONPATH=tests .venv/bin/python -m minicluster build
+
 .PHONY: demo
 demo: venv ## Tell the whole story on a real control plane: traffic, candidates, verdicts, refusals, a rollback. ARGS="--kubeconfig FILE": on another cluster.
 	@.venv/bin/python -m demo $(ARGS)
 
 .PHONY: test
-test: lint ## Lint, then every test. ARGS="--kubeconfig FILE": against another cluster.
+test: lint rig ## Lint, then every test. ARGS="--kubeconfig FILE": against another cluster.
 	.venv/bin/pytest $(ARGS)
 
 .PHONY: test-unit
@@ -31,7 +35,7 @@ test-component: venv ## One component each over fakes at its ports: trainer on t
 	.venv/bin/pytest tests/component $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: venv ## On a real control plane, with real vLLM.
+test-cluster: rig ## On a real control plane, with real vLLM.
 	.venv/bin/pytest tests/cluster $(ARGS)
 
 .PHONY: lint

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from demo.base import corpus
-from demo.base.corpus import Document
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from demo.base import corpus
+from demo.base.corpus import Document
 
 log = logging.getLogger("pretrain")
 

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from demo.base import corpus
-
 from gatevalve.contracts.files import Item
 from gatevalve_trainer.tasks import short_answers, word_problems
 from gatevalve_trainer.tasks.plugin import single_turn

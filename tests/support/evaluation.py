@@ -70,6 +70,7 @@ def job(root: Path, **changes: Any) -> EvaluateInput:
         "attempt": "evaluate-1",
         "data": f"file://{root}/data",
         "sealed": f"file://{root}/sealed",
+        "engine_url": "http://127.0.0.1:9",
         "test_entry": "support-000007",
         "test_digest": TEST,
         "round": 3,

@@ -128,11 +128,8 @@ _HEALTH_PROBE = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{ENGIN
 
 def _lora_modules(job: EvaluateInput) -> list[str]:
     digests = {"candidate": job.candidate_digest, "incumbent": job.incumbent_digest, "anchor": job.anchor_digest}
-    return [
-        f"{model}={names.DATA_PATH}/{names.adapter_dir(job.channel_uid, digest)}"
-        for arm, model in job.arms.items()
-        if (digest := digests[arm]) is not None
-    ]
+    models = {model: digest for arm, model in job.arms.items() if (digest := digests[arm]) is not None}
+    return [f"{model}={names.DATA_PATH}/{names.adapter_dir(job.channel_uid, digest)}" for model, digest in models.items()]
 
 
 def _trainer_job(

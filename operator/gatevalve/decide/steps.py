@@ -160,7 +160,7 @@ def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str,
         arms={
             "candidate": _arm("candidate", adapter, base.name),
             "incumbent": _arm("incumbent", gate.incumbent_digest, base.name),
-            "anchor": _arm("anchor", gate.anchor_digest, base.name),
+            "anchor": _arm("incumbent" if gate.anchor_digest == gate.incumbent_digest else "anchor", gate.anchor_digest, base.name),
         },
     )
     return evaluate_job(case.view.settings.place, case.owner, case.channel, attempt, publish, job, int(case.seconds_left))

@@ -54,8 +54,8 @@ def artifact(elsewhere: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def fetch(artifact: Path, data: Path, **fields: Any) -> AdapterResult:
-    named = Artifact(uri=artifact.as_uri(), digest=directory_digest(artifact))
+def fetch(directory: Path, data: Path, **fields: Any) -> AdapterResult:
+    named = Artifact(uri=directory.as_uri(), digest=directory_digest(directory))
     wanted = {"base": tiny_base(), "adapter": SHAPE, "artifact": named}
     return run(FetchInput(**job("fetch", data, **{**wanted, **fields})))
 

@@ -116,16 +116,13 @@ def test_15_a_segment_that_is_still_written(tmp_path: Path) -> None:
 def test_143_a_run_told_to_stop_resumes_to_the_same_bytes(tmp_path: Path, traffic: list[Record]) -> None:
     snapshot, parameters = cut(tmp_path, traffic), {"minibatch": "16", "epochs": "2"}
     fields = train_job(tmp_path, snapshot, parameters=parameters)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gatevalve_trainer.main", "train"],
-        env=trainer_environment(tmp_path, fields, TrainInput),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    read = [next(line for line in process.stderr if '"event": "step"' in line)]
-    process.send_signal(signal.SIGTERM)
-    stopped = finished(subprocess.CompletedProcess([], process.wait(60), "", "".join([*read, *process.stderr])), tmp_path)
+    command, environment = [sys.executable, "-m", "gatevalve_trainer.main", "train"], trainer_environment(tmp_path, fields, TrainInput)
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        read = [next(line for line in process.stderr if '"event": "step"' in line)]
+        process.send_signal(signal.SIGTERM)
+        read += list(process.stderr)
+    stopped = finished(subprocess.CompletedProcess(command, process.returncode, "", "".join(read)), tmp_path)
     assert ending(stopped) == (143, 143, "Terminated")
     attempts = tmp_path / work_dir(CHANNEL_UID, CANDIDATE_UID)
     assert [path.name for path in (attempts / "train-1").iterdir()] == ["checkpoint.safetensors"]

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -173,7 +174,7 @@ def test_the_operator_understands_the_environment_that_the_chart_gives_it(pooled
 
 def test_every_variable_of_the_operator_is_one_that_it_reads(helm: Helm) -> None:
     class Recorder(dict[str, str]):
-        asked: set[str] = set()  # noqa: RUF012
+        asked: ClassVar[set[str]] = set()
 
         def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
             self.asked.add(key)
@@ -242,7 +243,8 @@ def test_the_pool_serves_the_base_with_adapters_and_our_middleware(pooled: Rende
     args = container(pooled, POOL)["args"]
     assert args == [
         *("serve", "/models/tiny-words", "--served-model-name", "tiny-words", "--port", "8000"),
-        *("--enable-lora", "--max-loras", "4", "--max-lora-rank", "16"),
+        *("--enable-lora", "--max-loras", "4", "--max-lora-rank", "16", "--max-cpu-loras", "8"),
+        *("--shutdown-timeout", "45"),
         *("--middleware", "gatevalve_serving.middleware.Gatevalve"),
     ]
     assert environment(container(pooled, POOL))["VLLM_ALLOW_RUNTIME_LORA_UPDATING"].lower() == "true"
@@ -284,6 +286,12 @@ def test_a_pod_is_ready_by_the_middleware_and_alive_by_the_engine(pooled: Render
     found = pooled.pods()[POOL]["containers"][0]
     paths = {probe: found[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")}
     assert paths == {"startup": "/health", "readiness": "/gatevalve/readyz", "liveness": "/health"}
+
+
+def test_a_pod_that_ends_has_time_to_finish_its_replies(pooled: Rendering) -> None:
+    pod = pooled.pods()[POOL]
+    args, pause = pod["containers"][0]["args"], pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pause + int(args[args.index("--shutdown-timeout") + 1]) < pod["terminationGracePeriodSeconds"]
 
 
 def test_numbers_in_names_stay_text(helm: Helm) -> None:

@@ -24,6 +24,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "root as user": ({"runAsUser": 0}, "minimum"),
     "a rank without kernels": ({"pool": {"lora": {"maxRank": 7}}}, "value must be one of 1, 8, 16"),
     "too few adapters for a roll-out": ({"pool": {"lora": {"max": 1}}}, "minimum"),
+    "fewer adapters in host memory than in a batch": (
+        {"pool": {"enabled": True, "lora": {"max": 9}}},
+        "pool.lora.maxCpu is below pool.lora.max",
+    ),
     "a size in words": ({"claims": {"log": {"size": "large"}}}, "does not match pattern"),
     "a claim that one Pod writes and others read": ({"claims": {"data": {"accessModes": ["ReadOnlyMany"]}}}, "must be one of"),
     "a relative path of models": ({"models": {"hostPath": "models"}}, "does not match pattern"),

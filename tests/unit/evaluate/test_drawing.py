@@ -48,7 +48,7 @@ def test_items_are_distinct_and_on_the_sealed_side_only() -> None:
 def test_a_generator_that_repeats_itself_runs_dry_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(items, "BARREN_DRAWS", 500)
     sealed = first_user_message(drawn()[0])
-    with pytest.raises(ContractError, match="task parrot: supplies 1 sealed items of the 2"):
+    with pytest.raises(ContractError, match="task parrot: supplies only 1 sealed items: 500 more draws"):
         draw(Task("parrot", exact_match.verify, lambda rng: single_turn(sealed, "1")), 2, random.Random(1), SPLIT)
 
 

@@ -107,11 +107,8 @@ def test_a_field_that_the_engine_left_out_is_not_made_up() -> None:
     assert seen({}, chunk) == chunk | {"model": "support"}
 
 
-EMPTY = {
-    "id": "1",
-    "model": "a",
-    "choices": [{"index": 0, "delta": {}, "logprobs": {"content": []}, "token_ids": [3], "finish_reason": None}],
-}
+HELD_BACK: dict[str, Any] = {"index": 0, "delta": {}, "logprobs": {"content": []}, "token_ids": [3], "finish_reason": None}
+EMPTY: dict[str, Any] = {"id": "1", "model": "a", "choices": [HELD_BACK]}
 
 
 def test_a_chunk_that_exists_only_for_our_token_ids_is_left_out() -> None:
@@ -123,8 +120,8 @@ def test_a_chunk_that_exists_only_for_our_token_ids_is_left_out() -> None:
     [
         ({"return_token_ids": True}, {}),
         ({}, {"usage": {"total_tokens": 3}}),
-        ({}, {"choices": [EMPTY["choices"][0] | {"finish_reason": "stop"}]}),
-    ],  # type: ignore[index]
+        ({}, {"choices": [HELD_BACK | {"finish_reason": "stop"}]}),
+    ],
     ids=["the client wants token ids", "it carries usage", "it carries the end"],
 )
 def test_an_empty_chunk_that_the_client_would_have_had_stays(asked: dict[str, Any], change: dict[str, Any]) -> None:

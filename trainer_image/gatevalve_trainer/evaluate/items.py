@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import Item
 from gatevalve_trainer.split import split_side
-from gatevalve_trainer.tasks.plugin import Task, first_user_message
+from gatevalve_trainer.tasks.plugin import Generator, Task, first_user_message
 
 BARREN_DRAWS = 100_000
 """Draws in a row without a new sealed item after which a generator's supply counts as used up."""
@@ -16,30 +16,34 @@ BARREN_DRAWS = 100_000
 
 def draw(task: Task, count: int, rng: random.Random, split_key: bytes) -> tuple[Item, ...]:
     """`count` distinct items whose first user message lies on the sealed side; raises ContractError when the task cannot supply them."""
-    found: dict[str, Item] = {}
-    ids: set[str] = set()
-    barren = 0
-    for item in _generated(task, rng):
-        prompt = first_user_message(item)
-        if split_side(split_key, prompt) == "sealed" and prompt not in found and item.id not in ids:
-            found[prompt] = item
-            ids.add(item.id)
-            barren = 0
-        else:
-            barren += 1
-        if len(found) == count:
-            return tuple(found.values())
-        if barren == BARREN_DRAWS:
-            problem = f"supplies {len(found)} sealed items of the {count} that the policy asks for"
-            raise ContractError(f"task {task.name}", problem, "lower items.count, or widen the generator")
-    raise AssertionError("a generator of items never ends")
-
-
-def _generated(task: Task, rng: random.Random) -> Iterator[Item]:
     if task.generate is None:
         raise ContractError(f"task {task.name}", "generates no items", "name a task with a generator, or give uri and digest")
-    while True:
-        yield task.generate(rng)
+    found = _Found([], set(), set())
+    while len(found.items) < count:
+        found.add(_next_sealed(task.name, task.generate, rng, split_key, found))
+    return tuple(found.items)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    items: list[Item]
+    prompts: set[str]
+    ids: set[str]
+
+    def add(self, item: Item) -> None:
+        self.items.append(item)
+        self.prompts.add(first_user_message(item))
+        self.ids.add(item.id)
+
+
+def _next_sealed(name: str, generate: Generator, rng: random.Random, split_key: bytes, found: _Found) -> Item:
+    for _ in range(BARREN_DRAWS):
+        item = generate(rng)
+        prompt = first_user_message(item)
+        if prompt not in found.prompts and item.id not in found.ids and split_side(split_key, prompt) == "sealed":
+            return item
+    problem = f"supplies only {len(found.items)} sealed items: {BARREN_DRAWS} more draws brought nothing new"
+    raise ContractError(f"task {name}", problem, "lower items.count, or widen the generator")
 
 
 def to_lines(items: tuple[Item, ...]) -> bytes:

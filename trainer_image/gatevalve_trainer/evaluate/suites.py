@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -38,13 +39,12 @@ class LoadedSuite:
 
 def load_suites(job: EvaluateInput, data: Area, sealed: Area, keys: Keys) -> tuple[LoadedSuite, ...]:
     """Every suite of the policy in its order; raises ContractError that names the suite whose items are not what they should be."""
-    generated = {suite.suite.name: suite for suite in _round_suites(job, sealed, keys)}
-    return tuple(generated.get(suite.name) or _fixed_suite(suite, data) for suite in job.policy.suites)
+    drawn = _round_suites(job, sealed, keys)
+    sources = ((suite, suite.items.source()) for suite in job.policy.suites)
+    return tuple(_fixed_suite(suite, source, data) if isinstance(source, FixedItems) else drawn[suite.name] for suite, source in sources)
 
 
-def _fixed_suite(suite: Suite, data: Area) -> LoadedSuite:
-    source = suite.items.source()
-    assert isinstance(source, FixedItems)
+def _fixed_suite(suite: Suite, source: FixedItems, data: Area) -> LoadedSuite:
     path = PurePosixPath(source.uri)
     if path.is_absolute() or ".." in path.parts:
         raise ContractError(
@@ -66,25 +66,24 @@ def _fixed_bytes(suite: Suite, source: FixedItems, data: Area) -> bytes:
     return raw
 
 
-def _round_suites(job: EvaluateInput, sealed: Area, keys: Keys) -> tuple[LoadedSuite, ...]:
+def _round_suites(job: EvaluateInput, sealed: Area, keys: Keys) -> dict[str, LoadedSuite]:
     directory = round_dir(job.channel_uid, job.round)
     if not sealed.exists(f"{directory}/{MANIFEST}"):
-        drawn = {suite.name: _drawn(job, suite, keys) for suite in _generated_suites(job)}
+        drawn = {suite.name: _drawn(job, suite, source, keys) for suite, source in _generated(job)}
         sealed.publish(directory, _round_files(job, drawn))
         log("round drawn", round=job.round, items={name: len(items) for name, items in drawn.items()})
     # Read back even what was just written: all tests of a round run on the same bytes or not at all.
     manifest = _manifest(job, sealed, directory)
     facts = {fact.name: fact for fact in manifest.suites}
-    return tuple(_round_suite(suite, facts[suite.name], sealed, directory) for suite in _generated_suites(job))
+    return {suite.name: _round_suite(suite, source, facts[suite.name], sealed, directory) for suite, source in _generated(job)}
 
 
-def _generated_suites(job: EvaluateInput) -> tuple[Suite, ...]:
-    return tuple(suite for suite in job.policy.suites if isinstance(suite.items.source(), Generator))
+def _generated(job: EvaluateInput) -> Iterator[tuple[Suite, Generator]]:
+    sources = ((suite, suite.items.source()) for suite in job.policy.suites)
+    return ((suite, source) for suite, source in sources if isinstance(source, Generator))
 
 
-def _drawn(job: EvaluateInput, suite: Suite, keys: Keys) -> tuple[Item, ...]:
-    source = suite.items.source()
-    assert isinstance(source, Generator)
+def _drawn(job: EvaluateInput, suite: Suite, source: Generator, keys: Keys) -> tuple[Item, ...]:
     rng = random.Random(drawing_seed(keys.seal, job.channel_uid, job.round, suite.name))
     return draw(load(source.generator), source.count, rng, keys.split)
 
@@ -108,17 +107,17 @@ def _manifest(job: EvaluateInput, sealed: Area, directory: str) -> RoundManifest
     held = (manifest.channel_uid, manifest.number, manifest.policy_digest)
     wanted = (job.channel_uid, job.round, job.policy_digest)
     names = tuple(fact.name for fact in manifest.suites)
-    if held != wanted or names != tuple(suite.name for suite in _generated_suites(job)):
+    if held != wanted or names != tuple(suite.name for suite, _ in _generated(job)):
         raise ContractError(
             f"round {job.round}", "was drawn for another channel or policy", "start a new round; a drawn one is never changed"
         )
     return manifest
 
 
-def _round_suite(suite: Suite, fact: SuiteFact, sealed: Area, directory: str) -> LoadedSuite:
+def _round_suite(suite: Suite, source: Generator, fact: SuiteFact, sealed: Area, directory: str) -> LoadedSuite:
     path = f"{directory}/{fact.path}"
     raw = sealed.read_named(directory, FileFact(path=fact.path, size=0, sha256=fact.sha256))
     items = from_lines(f"suite {suite.name}: {path}", raw)
-    if len(items) != fact.items or fact.items != suite.items.count:
-        raise IntegrityError(f"{path}: holds {len(items)} items, expected {suite.items.count}; start a new round")
+    if len(items) != fact.items or fact.items != source.count:
+        raise IntegrityError(f"{path}: holds {len(items)} items, expected {source.count}; start a new round")
     return LoadedSuite(suite, fact.model_copy(update={"path": path}), items)
