@@ -16,6 +16,9 @@ from gatevalve_serving.pod import Pod
 from gatevalve_serving.ready import readiness
 
 LONGEST_WAIT = 25.0
+SLICE = 0.5
+"""Seconds until a long-poll notices that the server ends."""
+
 LARGEST_DOCUMENT = 1 << 20
 LARGEST_FEEDBACK = 1 << 14
 
@@ -42,9 +45,15 @@ async def get_channel(pod: Pod, channel: str, scope: Scope, receive: Receive, se
     except ValueError:
         await answer_error(send, 400, "after is a number of progress, wait a number of seconds", "after")
         return
-    if after is not None and wait > 0:
-        await pod.desk.progress.past(after, wait)
+    if after is not None:
+        await _wait_for_change(pod, after, wait)
     await answer_json(send, 200, pod.report(channel).wire())
+
+
+async def _wait_for_change(pod: Pod, after: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while pod.desk.progress.value == after and not pod.bench.engine.ending and (left := deadline - time.monotonic()) > 0:
+        await pod.desk.progress.past(after, min(left, SLICE))
 
 
 async def get_channels(pod: Pod, channel: str, scope: Scope, receive: Receive, send: Send) -> None:

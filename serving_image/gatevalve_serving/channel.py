@@ -197,16 +197,15 @@ class Channel:
         self._keep_adapters(document)
 
     def _hold(self, signed: SignedDocument) -> None:
-        if self._held != signed:
-            LOG.info("channel %s: holding revision %s", self.name, signed.document.revision)
-            start_at_zero(self.name)
-            self._held = signed
-            self._desk.shelf.save(signed)
-            for adapter in self._adapters.values():
-                adapter.try_again()
-        if self._refusal is not None or not self.committed:
-            self._desk.progress.bump()
-        self._refusal = None
+        if self._held == signed and self._refusal is None:
+            return
+        LOG.info("channel %s: holding revision %s", self.name, signed.document.revision)
+        start_at_zero(self.name)
+        self._held, self._refusal = signed, None
+        self._desk.shelf.save(signed)
+        for adapter in self._adapters.values():
+            adapter.try_again()
+        self._desk.progress.bump()
         self.reconcile()
 
     def _changed(self) -> None:

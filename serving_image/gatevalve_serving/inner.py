@@ -43,6 +43,11 @@ class Engine:
     def __init__(self, wrapped: ASGIApp, app: Any, base_name: str, bearer: str | None) -> None:
         self._wrapped, self._app, self._base_name, self._bearer = wrapped, app, base_name, bearer
 
+    @property
+    def ending(self) -> bool:
+        """The server has been told to stop: whoever waits on a connection keeps it from ending."""
+        return bool(getattr(getattr(self._app.state, "server", None), "should_exit", False))
+
     async def healthy(self) -> bool:
         """The engine answers its health check."""
         return (await self.call("GET", "/health", seconds=10)).status == 200

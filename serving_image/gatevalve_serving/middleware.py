@@ -58,9 +58,12 @@ class Gatevalve:
         await self.app(scope, receive_and_stop, start_and_send)
 
     async def _start(self, app: Any) -> None:
+        speak_up()
         facts = engine_facts(app, os.environ)
         keys = ApiKeys(facts.api_keys)
         self.pod = Pod(self.settings, Engine(self.app, app, facts.base_name, keys.bearer), facts, keys)
+        settings = self.settings
+        LOG.info("pod %s of pool %s, boot %s, trusts key %s", settings.pod, settings.pool, settings.boot, settings.key_digest)
         await self.pod.start()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,6 +97,16 @@ class Gatevalve:
             await answer_error(send, 413, "the request's body is too long for this route")
         except ClientGone:
             return
+
+
+def speak_up() -> None:
+    """Show this package's log lines on standard error: vLLM sets up its own logger only."""
+    if not LOG.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(asctime)s [%(name)s] %(message)s", "%m-%d %H:%M:%S"))
+        LOG.addHandler(handler)
+        LOG.setLevel(logging.INFO)
+        LOG.propagate = False
 
 
 async def _refuse(send: Send, reason: str, status: int, message: str) -> None:

@@ -36,7 +36,8 @@ class Distances:
 
 async def ask(engine: Engine, model: str, probes: Sequence[Probe], max_logprobs: int, seconds: float) -> list[TopLogprobs]:
     """The engine's top log-probabilities of the next token after each probe's prompt; raises ServingError when it does not answer."""
-    return list(await asyncio.gather(*(_ask_one(engine, model, probe, min(TOP, max_logprobs), seconds) for probe in probes)))
+    top = TOP if max_logprobs < 0 else min(TOP, max_logprobs)  # -1: the engine sets no limit
+    return list(await asyncio.gather(*(_ask_one(engine, model, probe, top, seconds) for probe in probes)))
 
 
 async def _ask_one(engine: Engine, model: str, probe: Probe, top: int, seconds: float) -> TopLogprobs:

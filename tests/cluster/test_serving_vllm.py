@@ -352,7 +352,7 @@ async def test_twenty_swaps_under_four_streams_fail_no_request_and_every_answer_
         await asyncio.gather(*clients, return_exceptions=True)
     answered = sum(outcome.entries.values())
     print(
-        f"{answered} answers, ms (median, max): flip {median(flips):.0f} {max(flips):.0f}, preload {median(preloads):.0f} {max(preloads):.0f}"
+        f"{answered} answers, ms (median, max): flip {median(flips):.0f} {max(flips):.0f}, load {median(preloads):.0f} {max(preloads):.0f}"
     )
     assert outcome.failed == []
     assert outcome.wrong == []

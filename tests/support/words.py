@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file, save
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from gatevalve.contracts.files import AdapterManifest
 from gatevalve.contracts.jobs import PublishInput, SnapshotInput, TrainInput
-from gatevalve.contracts.names import ENV_SPLIT_KEY, adapter_dir
+from gatevalve.contracts.names import ADAPTER_WEIGHTS, ENV_SPLIT_KEY, MANIFEST, adapter_dir
+from gatevalve_trainer.adapter.files import COVERED, adapter_digest, file_facts
 from gatevalve_trainer.publish import run as publish
 from gatevalve_trainer.snapshot.main import run as snapshot
+from gatevalve_trainer.store import Area
 from gatevalve_trainer.tasks import word_problems
 from gatevalve_trainer.tasks.plugin import first_user_message
 from gatevalve_trainer.train.main import run as train
@@ -96,6 +102,16 @@ class TrainedOnce:
         digest = train(TrainInput(**train_job(data, snapshot, parameters=SMALL_STEPS))).adapter_digest
         publish(PublishInput(**job("publish", data, base=tiny_base(), adapter=SHAPE, adapter_digest=digest, produced_by="train-1")))
         return cls(data, snapshot, digest)
+
+    def publish_changed(self, data: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> str:
+        """Publish the adapter with changed tensors in another data area, past every check; returns its digest."""
+        files = {name: (self.published / name).read_bytes() for name in COVERED}
+        files[ADAPTER_WEIGHTS] = save(change(load_file(self.published / ADAPTER_WEIGHTS)))
+        digest = adapter_digest(files)
+        manifest = AdapterManifest.parse_json((self.published / MANIFEST).read_bytes())
+        changed = manifest.model_copy(update={"digest": digest, "files": file_facts(files)})
+        Area(data.as_uri()).publish(adapter_dir(CHANNEL_UID, digest), {**files, MANIFEST: changed.canonical()})
+        return digest
 
     @property
     def published(self) -> Path:

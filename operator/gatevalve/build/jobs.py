@@ -198,6 +198,7 @@ def _job(
 def _pod_spec(place: Place, init: list[dict[str, Any]], main: dict[str, Any], template: PodTemplate) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
+        "serviceAccountName": names.TRAINER_SERVICE_ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -260,7 +261,7 @@ def _container(name: str, image: str, args: list[str], env: list[dict[str, Any]]
         "name": name,
         "image": image,
         "args": args,
-        "env": [*env, {"name": "HOME", "value": "/tmp"}],
+        "env": [*env, {"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "gatevalve"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

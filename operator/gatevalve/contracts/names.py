@@ -20,6 +20,7 @@ LABEL_STEP = f"{GROUP}/step"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 ANNOTATION_ADOPT = f"{GROUP}/adopt"
 
+TRAINER_SERVICE_ACCOUNT = "gatevalve-trainer"
 SIGNING_SECRET, SEAL_SECRET, KEYS_CONFIGMAP = "gatevalve-signing", "gatevalve-seal", "gatevalve-keys"
 SIGNING_KEY_FILE, CERTIFICATE_FILE = "tls.key", "tls.crt"
 SEAL_SEED_KEY, SEAL_SPLIT_KEY = "seed", "split-key"

@@ -18,7 +18,7 @@ DIGITS = 9
 """Digits after the point that statistics are rounded to before they are compared or stored."""
 
 FRACTION_TERMS = 10_000
-"""Terms of a continued fraction; a million items need about 1,500."""
+"""Terms of a continued fraction; a million items need fewer than 1,600."""
 
 _TINY = 1e-300
 _EPSILON = 4e-16

@@ -322,3 +322,24 @@ async def test_a_crash_in_the_background_is_survived(rig: PodRig, monkeypatch: p
         assert (await pod.chat()).status == 200
         monkeypatch.undo()
         await pod.settled(rig.signed((1, 0), (adapter,), adapter))
+
+
+async def test_an_adapter_in_force_stays_although_the_next_document_has_no_place_for_it(rig: PodRig) -> None:
+    live, bad = rig.adapter(1), rig.adapter(2)
+    rig.engine.script.without_effect = {bad.name}
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (live,), live))
+        await pod.put(rig.signed((2, 0), (bad,), bad))
+        await pod.until(lambda report: states(report).get(bad.name) == "Failed")
+        assert await entry_answering(pod) == "support-000001"
+        rig.engine.script.without_effect = set()
+        await pod.until(lambda report: report.committed and set(states(report)) == {bad.name})
+
+
+async def test_a_name_on_the_pod_is_never_given_to_other_bytes(rig: PodRig) -> None:
+    live, other = rig.adapter(1), rig.adapter(2)
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (live,), live))
+        impostor = other.model_copy(update={"name": live.name})
+        answer = await pod.put(rig.signed((2, 0), (impostor,), impostor))
+    assert (answer.status, answer.report.reason) == (409, "AliasConflict")

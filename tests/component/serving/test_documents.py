@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +204,25 @@ async def test_a_long_poll_from_another_boot_or_for_a_short_time_answers_soon(ri
     async with rig.running() as pod:
         report = await pod.settled(rig.signed((1, 0)))
         asked = pod.ask("GET", "/gatevalve/v1/channels/support", query=query.format(progress=report.progress))
+        assert (await asyncio.wait_for(asked, 2)).status == 200
+
+
+async def test_a_long_poll_sees_a_document_that_changes_no_route(rig: PodRig) -> None:
+    async with rig.running() as pod:
+        report = await pod.settled(rig.signed((1, 0)))
+        asked = asyncio.create_task(pod.ask("GET", "/gatevalve/v1/channels/support", query=f"after={report.progress}&wait=20"))
+        await asyncio.sleep(0.05)
+        await pod.put(rig.signed((1, 1)))
+        assert (await asyncio.wait_for(asked, 1)).report.revision == (1, 1)
+
+
+async def test_a_long_poll_does_not_keep_a_server_from_ending(rig: PodRig) -> None:
+    rig.engine.state.server = SimpleNamespace(should_exit=False)
+    async with rig.running() as pod:
+        report = await pod.settled(rig.signed((1, 0)))
+        asked = asyncio.create_task(pod.ask("GET", "/gatevalve/v1/channels/support", query=f"after={report.progress}&wait=20"))
+        await asyncio.sleep(0.05)
+        rig.engine.state.server.should_exit = True
         assert (await asyncio.wait_for(asked, 2)).status == 200
 
 

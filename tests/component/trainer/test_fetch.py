@@ -99,7 +99,10 @@ def tensor_change(change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Te
 
 
 def extra_file(name: str) -> Callable[[Path], None]:
-    return lambda artifact: (artifact / name).write_bytes(b"x") and None
+    def spoil(artifact: Path) -> None:
+        (artifact / name).write_bytes(b"x")
+
+    return spoil
 
 
 REFUSALS = [

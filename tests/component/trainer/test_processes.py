@@ -11,16 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 from gatevalve.contracts.jobs import PublishInput, SnapshotInput, TrainInput
 from gatevalve.contracts.names import adapter_dir, work_dir
+from gatevalve_trainer.train.main import run
 from support.training import (
     CANDIDATE_UID,
     CHANNEL_UID,
     SHAPE,
     Ended,
     Record,
-    feedback,
     finished,
     job,
     log_lines,
@@ -61,10 +63,10 @@ def test_0_a_snapshot_is_cut_trained_and_published(tmp_path: Path, traffic: list
     assert (tmp_path / adapter_dir(CHANNEL_UID, trained.digest) / "MANIFEST.json").exists()
 
 
-def test_10_a_parameter_nobody_knows(tmp_path: Path, trained: TrainedOnce) -> None:
-    ended = run_trainer("train", TrainInput, tmp_path, train_job(trained.data, trained.snapshot, parameters={"lr": "1e-3"}))
+def test_10_a_window_that_ends_before_it_starts(tmp_path: Path) -> None:
+    ended = run_trainer("snapshot", SnapshotInput, tmp_path, snapshot_job(tmp_path, window_to="2026-05-04T11:00:00Z"))
     assert ending(ended) == (10, 10, "ContractError")
-    assert ended.said.message.startswith("parameters.lr: is no parameter of SFT; use epochs, ")
+    assert ended.said.message.startswith("windowTo: 2026-05-04T11:00:00Z is not after ")
 
 
 def test_11_traffic_without_scores(tmp_path: Path) -> None:
@@ -74,11 +76,18 @@ def test_11_traffic_without_scores(tmp_path: Path) -> None:
     assert ended.said.message.startswith("0 of ")
 
 
-def test_12_scores_that_no_float_can_hold(tmp_path: Path, traffic: list[Record]) -> None:
-    snapshot = cut(tmp_path, [*traffic, feedback(0, 1e300, at="2026-05-04T12:59:00Z")])
-    ended = run_trainer("train", TrainInput, tmp_path, train_job(tmp_path, snapshot, "LoggedRL"))
+def at_the_edge_of_float32(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights that answer as the base does, and whose gradients no float32 can sum."""
+    return {name: tensor * 1e25 if "lora_A" in name else torch.full_like(tensor, 1e-33) for name, tensor in tensors.items()}
+
+
+def test_12_gradients_that_overflow(tmp_path: Path, traffic: list[Record], trained: TrainedOnce) -> None:
+    digest = trained.publish_changed(tmp_path, at_the_edge_of_float32)
+    snapshot = cut(tmp_path, with_replies(traffic, lambda _: {"adapter_digest": digest}), incumbent_digest=digest)
+    ended = run_trainer("train", TrainInput, tmp_path, train_job(tmp_path, snapshot, parent_digest=digest))
     assert ending(ended) == (12, 12, "Diverged")
-    assert not list((tmp_path / work_dir(CHANNEL_UID, CANDIDATE_UID)).rglob("adapter_model.safetensors"))
+    assert "gradient norm inf" in ended.said.message
+    assert not (tmp_path / work_dir(CHANNEL_UID, CANDIDATE_UID)).exists()
 
 
 def test_13_log_probabilities_of_another_policy(tmp_path: Path, traffic: list[Record]) -> None:
@@ -94,7 +103,7 @@ from pathlib import Path
 import gatevalve_trainer.train.main
 from gatevalve_trainer.main import main
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (150 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + (300 << 20), resource.RLIM_INFINITY))
 sys.exit(main(["train"]))
 """
 
@@ -128,7 +137,6 @@ def test_143_a_run_told_to_stop_resumes_to_the_same_bytes(tmp_path: Path, traffi
     assert [path.name for path in (attempts / "train-1").iterdir()] == ["checkpoint.safetensors"]
     resumed = run_trainer("train", TrainInput, tmp_path, {**fields, "attempt": "train-2"})
     assert 0 < next(line["step"] for line in log_lines(resumed.log) if line["event"] == "resume") < 24
-    whole = run_trainer("train", TrainInput, tmp_path, {**fields, "attempt": "whole", "candidate_uid": "other-uid"})
-    assert resumed.said.adapter == whole.said.adapter
+    assert resumed.said.adapter == run(TrainInput(**{**fields, "candidate_uid": "never-stopped"}))
     reports = [json.loads(path.read_bytes())["series"] for path in tmp_path.rglob("train_report.json")]
     assert reports[0] == reports[1]

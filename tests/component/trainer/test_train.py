@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import AdapterManifest, FeedbackRecord, TrafficRecord
 from gatevalve.contracts.jobs import AdapterResult, TrainInput
-from gatevalve.contracts.names import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, adapter_dir, snapshot_dir, work_dir
+from gatevalve.contracts.names import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, snapshot_dir, work_dir
 from gatevalve_trainer.adapter.base import load_base, prepare_torch
 from gatevalve_trainer.adapter.files import adapter_digest, file_facts
 from gatevalve_trainer.adapter.lora import lora_parameters, lora_tensors, with_fresh_lora
@@ -216,12 +216,7 @@ def test_a_parent_that_does_not_fit_the_base_is_refused(
     change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
     problem: str,
 ) -> None:
-    files = {name: (trained.published / name).read_bytes() for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)}
-    files[ADAPTER_WEIGHTS] = save(change(load_file(trained.published / ADAPTER_WEIGHTS)))
-    manifest = AdapterManifest.parse_json((trained.published / MANIFEST).read_bytes())
-    digest = adapter_digest(files)
-    changed = manifest.model_copy(update={"digest": digest, "files": file_facts(files)})
-    Area(tmp_path.as_uri()).publish(adapter_dir(CHANNEL_UID, digest), {**files, MANIFEST: changed.canonical()})
+    digest = trained.publish_changed(tmp_path, change)
     snapshot = cut(tmp_path, with_replies(traffic, lambda _: {"adapter_digest": digest}), incumbent_digest=digest)
     with pytest.raises(ContractError, match=problem):
         train(tmp_path, snapshot, parent_digest=digest)
@@ -251,3 +246,8 @@ def test_weights_that_are_not_finite_are_a_divergence_and_not_written(tmp_path: 
     with pytest.raises(Diverged, match=f"weight {name} is not finite"):
         write_result(job, Area(job.data), trained, Phases())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_parameter_nobody_knows_is_refused_first(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match=r"parameters\.lr: is no parameter of SFT; use epochs, "):
+        train(tmp_path, OTHER, parameters={"lr": "1e-3"})

@@ -273,3 +273,13 @@ def test_evidence_of_a_suite_whose_size_is_unknown_is_not_sound() -> None:
     facts: tuple[SuiteFact, ...] = facts_of(POLICY, rows)
     ledger = ledger_of(POLICY, facts, expected_items=expected_items(POLICY, ()))
     assert judge(POLICY, Evidence.of(report_of(ledger, facts), rows), ledger).verdict is Verdict.INCONCLUSIVE
+
+
+def test_rows_are_named_in_the_order_of_their_ids_however_they_arrive() -> None:
+    rows: list[PairRow] = good_rows()
+    for index in (30, 7, 21, 2):
+        rows = with_scores(rows, index, (0,))
+    evidence, ledger = case_of(POLICY, rows)
+    backwards = Evidence.of(evidence.report, reversed(rows))
+    assert sound_evidence(POLICY, backwards, ledger) == sound_evidence(POLICY, evidence, ledger)
+    assert "target-00002, target-00007, target-00021 and 1 more" in sound_evidence(POLICY, backwards, ledger)[2].sentence

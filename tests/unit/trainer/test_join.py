@@ -84,6 +84,7 @@ def test_the_text_that_decides_the_side(changes: dict[str, Any], text: str) -> N
             [feedback(0, 1.0, at="2026-05-04T12:00:01.5Z"), feedback(0, 0.0, at="2026-05-04T12:00:01Z")], 1.0, id="fractions order"
         ),
         pytest.param([feedback(0, 1.0), feedback(0, math.nan, at="2026-05-04T12:30:00Z")], 1.0, id="NaN is no score"),
+        pytest.param([feedback(0, 1.0), feedback(0, 1.5, at="2026-05-04T12:30:00Z")], 1.0, id="a score above 1 is none"),
     ],
 )
 def test_which_score_a_response_has(records: list[FeedbackRecord], score: float) -> None:

@@ -44,7 +44,7 @@ def test_ppo_clip(ratio: float, advantage: float, loss: float) -> None:
 @pytest.mark.parametrize(("ratio", "advantage", "gradient"), [(1.5, 1.0, 0.0), (0.5, -1.0, 0.0), (1.0, 1.0, -1.0), (1.5, -1.0, 1.5)])
 def test_a_clipped_token_has_no_gradient(ratio: float, advantage: float, gradient: float) -> None:
     logprobs = column(math.log(ratio)).requires_grad_()
-    ppo_clip(logprobs, column(0.0), torch.tensor([advantage]), 0.2, 0.28).sum().backward()  # type: ignore[no-untyped-call]
+    ppo_clip(logprobs, column(0.0), torch.tensor([advantage]), 0.2, 0.28).sum().backward()
     assert logprobs.grad is not None
     assert logprobs.grad.item() == pytest.approx(gradient)
     assert is_clipped(column(ratio), torch.tensor([advantage]), 0.2, 0.28).item() == (gradient == 0)
@@ -73,8 +73,8 @@ def test_chunks_give_the_same_values_and_gradients() -> None:
     logits, targets = torch.randn(3, 5, 7, generator=generator), torch.randint(0, 7, (3, 5), generator=generator)
     whole, parts = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     one, other = selected_logprobs(whole, targets), selected_logprobs(parts, targets, chunk_elements=16)
-    one.square().sum().backward()  # type: ignore[no-untyped-call]
-    other.square().sum().backward()  # type: ignore[no-untyped-call]
+    one.square().sum().backward()
+    other.square().sum().backward()
     assert torch.equal(one, other)
     assert whole.grad is not None
     assert parts.grad is not None

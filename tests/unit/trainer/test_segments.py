@@ -14,7 +14,7 @@ from gatevalve_trainer.store import Area
 from support.training import CHANNEL_UID, START, WINDOW, feedback, reply, write_segment
 
 SPAN = Window(instant(WINDOW["window_from"]), instant(WINDOW["window_to"]))
-NOW = START.timestamp() + 3600
+NOW = START.timestamp() + 3610
 WAIT = 120
 
 
@@ -51,6 +51,17 @@ def test_closed_segments_need_no_waiting(tmp_path: Path) -> None:
     time = Time()
     assert settle(tmp_path, time) == ["pod-0-b1-0.jsonl.zst"]
     assert time.seconds == NOW
+
+
+def test_the_last_replies_of_a_window_that_just_ended_are_waited_for(tmp_path: Path) -> None:
+    time = Time(seconds=SPAN.end.timestamp())
+    settle(tmp_path, time)
+    assert time.seconds == SPAN.end.timestamp() + 2
+
+
+def test_a_window_that_ends_in_the_future_is_another_try_later(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="not yet over"):
+        settle(tmp_path, Time(seconds=SPAN.end.timestamp() - WAIT))
 
 
 def test_an_open_segment_is_waited_for(tmp_path: Path) -> None:

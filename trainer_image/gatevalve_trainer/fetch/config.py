@@ -24,7 +24,7 @@ IGNORED = (
 )
 """Fields that do not change what the adapter answers; dropout is off when serving."""
 
-OFF = ("", "none", [], {})
+OFF: tuple[Any, ...] = ("", "none", [], {})
 """Every other field must be null, false or one of these: what we do not know must be off."""
 
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")

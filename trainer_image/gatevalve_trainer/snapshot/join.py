@@ -78,11 +78,11 @@ def drop_reason(reply: TrafficRecord, wanted: Wanted) -> str | None:
 
 
 def latest_scores(feedback: Iterable[FeedbackRecord], window: Window) -> dict[str, float]:
-    """The last score of each response among those given before the window's end; at the same instant the lower counts."""
+    """The last score from 0 to 1 of each response among those given before the window's end; at the same instant the lower counts."""
     latest: dict[str, tuple[Any, float]] = {}
     for record in feedback:
         at = instant(record.at)
-        if at >= window.end or not math.isfinite(record.score):
+        if at >= window.end or not 0 <= record.score <= 1:
             continue
         fact = (at, -record.score)
         if record.id not in latest or fact > latest[record.id]:

@@ -47,7 +47,7 @@ def drift_bytes(rows: Sequence[SnapshotRow]) -> bytes:
 def read_train_rows(path: str, data: bytes) -> list[SnapshotRow]:
     """The rows of a train part; raises ContractError when it is not one."""
     try:
-        table = pq.read_table(io.BytesIO(data))
+        table = pq.read_table(io.BytesIO(data), use_threads=False, pre_buffer=False)  # where no thread can be made, threads would hang
     except pa.ArrowException as error:
         raise ContractError(path, f"is not Parquet: {error}", "cut the snapshot anew") from error
     if not table.schema.equals(TRAIN_SCHEMA):

@@ -27,6 +27,9 @@ SEGMENT, OPEN = ".jsonl.zst", ".open"
 LONGEST_SEGMENT = timedelta(hours=1)
 """`capture.segmentSeconds` is at most an hour: a segment last written an hour before the window holds nothing of it."""
 
+FLUSH_SECONDS = 2
+"""A pod writes a reply to its segment at most this long after it was served."""
+
 POLL_SECONDS = 0.5
 
 Record = TrafficRecord | FeedbackRecord
@@ -68,11 +71,12 @@ def instant(text: str) -> datetime:
 
 
 def settled_segments(area: Area, channel_uid: str, window: Window, close_wait_seconds: int, clock: Clock) -> list[str]:
-    """Paths of the segments that may hold the window's records, once none of them is still being written.
+    """Paths of the segments that may hold the window's records, once it is over and none of them is still being written.
 
-    Raises BackendUnavailable when one is still written after close_wait_seconds.
+    Raises BackendUnavailable when that takes longer than close_wait_seconds.
     """
     deadline = clock.now() + close_wait_seconds
+    _wait_for_the_end(window, deadline, clock)
     while live := _live_segments(area, channel_uid, window, close_wait_seconds, clock):
         if clock.now() >= deadline:
             raise BackendUnavailable(
@@ -81,6 +85,14 @@ def settled_segments(area: Area, channel_uid: str, window: Window, close_wait_se
             )
         clock.sleep(POLL_SECONDS)
     return _segments_near(area, channel_uid, window)
+
+
+def _wait_for_the_end(window: Window, deadline: float, clock: Clock) -> None:
+    over = window.end.timestamp() + FLUSH_SECONDS
+    if over > deadline:
+        raise BackendUnavailable(f"the window ends at {window.end.isoformat()}, which is not yet over; wait, or give an earlier end")
+    while clock.now() < over:
+        clock.sleep(POLL_SECONDS)
 
 
 def read_segment(area: Area, path: str) -> Segment:

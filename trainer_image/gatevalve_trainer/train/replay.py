@@ -20,13 +20,13 @@ MAX_MEAN_DIFFERENCE = 0.05
 """Largest mean |difference| in nats per token; engines in bfloat16 stay near 0.01, broken capture is often above 0.2."""
 
 MAX_RELATIVE_DIFFERENCE, LEAST_LIMIT = 0.2, 0.005
-"""The same as a share of the mean |log-probability|, for models so sure that even false values are near; rounding alone may reach LEAST_LIMIT."""
+"""The same as a share of the mean |log-probability|, for models so sure that false values are near; rounding may reach LEAST_LIMIT."""
 
 OUTLIER_NATS, MAX_OUTLIER_SHARE = 0.5, 0.01
 """Largest share of tokens that differ by more than OUTLIER_NATS."""
 
 UNSURE_NATS, MAX_FALSE_ZERO_SHARE = 1e-3, 0.001
-"""Largest share of tokens logged as exactly 0 (probability 1) though the model is less sure than this: padding, which no rounding explains."""
+"""Largest share of tokens logged as exactly 0 though the model is less sure than this: padding, which no rounding explains."""
 
 
 @dataclass(frozen=True, slots=True)

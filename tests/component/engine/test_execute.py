@@ -1,0 +1,340 @@
+"""Executing a plan: the append protocol, the commit point, statuses and events, each also when the world has moved on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gatevalve.contracts.errors import ClusterError, ConflictError, GatevalveError, IntegrityError, StoreError
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec
+from gatevalve.contracts.names import LABEL_CHANNEL, log_file
+from gatevalve.contracts.reasons import CandidateState, EventReason
+from gatevalve.contracts.serving import ChannelDocument, Route
+from gatevalve.decide.plan import (
+    AnnotatePod,
+    AppendEntry,
+    CandidateStatusUpdate,
+    ChannelStatusUpdate,
+    CommitDocument,
+    CopyEntry,
+    CreateJob,
+    DeleteJob,
+    Event,
+    Plan,
+    PushDocument,
+)
+from gatevalve.decide.view import View
+from gatevalve.engine.engine import Engine, Ports
+from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_CHANNELS, ADAPTER_RELEASES, CONFIGMAPS, EVENTS, JOBS, PODS, KubeObject
+from gatevalve.io.signing import Signer
+from gatevalve.io.store import Area, FileLog, SealedEvidence
+from support import world
+from support.engine_world import (
+    CHANNEL_UID,
+    DIGEST,
+    FakeCluster,
+    FakePod,
+    FakePods,
+    VirtualClock,
+    draft,
+    release_object,
+    sealed_log,
+    settings,
+    signer,
+)
+
+pytestmark = pytest.mark.component
+
+CONFIGMAP = "gatevalve-pool-support"
+
+
+@dataclass
+class Scene:
+    root: Path
+    key: Signer
+    clock: VirtualClock
+    cluster: FakeCluster
+    pods: FakePods
+    engine: Engine
+
+    async def view(self) -> View:
+        """What a gather sees now."""
+        await self.engine.resync()
+        return await self.engine._gatherer.gather("support")
+
+    async def run(self, view: View, *actions: Any, statuses: tuple[Any, ...] = (), events: tuple[Event, ...] = ()) -> None:
+        await self.engine._executor.execute(Plan(actions, statuses, events), view)
+
+    def entries(self) -> list[str]:
+        return sorted(name for plural, name in self.cluster.objects if plural == ADAPTER_RELEASES.plural)
+
+    def copies(self) -> list[str]:
+        return sorted(path.name for path in (self.root / "log").glob("*/*.json"))
+
+    def document(self, sequence: int = 0) -> ChannelDocument:
+        entry = f"support-{sequence:06d}"
+        return ChannelDocument(
+            namespace="team",
+            pool="support",
+            channel="support",
+            uid=CHANNEL_UID,
+            base_name="tiny-words",
+            base_digest=world.BASE_DIGEST,
+            key_id=self.key.key_id,
+            revision=(sequence, 0),
+            alias="support",
+            routes=(Route(entry=entry),),
+        )
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> Scene:
+    key, clock, cluster = signer(tmp_path), VirtualClock(), FakeCluster()
+    pods = FakePods(key, clock)
+    log, sealed = FileLog(Area(f"file://{tmp_path}/log")), SealedEvidence(Area(f"file://{tmp_path}/sealed"))
+    engine = Engine(Ports(cluster, pods, log, sealed, key, clock), settings(key.key_id), lambda view: Plan(), CollectorRegistry())
+    cluster.watchers.append(engine.saw)
+    cluster.put(ADAPTER_CHANNELS, {"metadata": {"name": "support", "uid": CHANNEL_UID}, "spec": world.channel_spec().wire()})
+    return Scene(tmp_path, key, clock, cluster, pods, engine)
+
+
+# ---- append
+
+
+async def test_an_entry_is_signed_chained_created_and_copied_byte_by_byte(scene: Scene) -> None:
+    await scene.run(await scene.view(), AppendEntry(draft(0)))
+    await scene.run(await scene.view(), AppendEntry(draft(1)))
+    view = await scene.view()
+    assert view.log.problem is None
+    assert [entry.exported for entry in view.log.entries] == [True, True]
+    spec = AdapterReleaseSpec.parse(scene.cluster.objects[ADAPTER_RELEASES.plural, "support-000001"]["spec"])
+    assert (scene.root / "log" / log_file(CHANNEL_UID, 1)).read_bytes() == spec.canonical()
+    assert spec.previous_digest == view.log.entries[0].spec.digest
+
+
+async def test_an_entry_that_was_drafted_for_an_older_log_is_not_written(scene: Scene) -> None:
+    old = await scene.view()
+    await scene.run(old, AppendEntry(draft(0)))
+    with pytest.raises(ConflictError):
+        await scene.run(await scene.view(), AppendEntry(draft(0)))
+    with pytest.raises(ConflictError):
+        await scene.run(await scene.view(), AppendEntry(draft(2)))
+    assert scene.entries() == ["support-000000"]
+
+
+async def test_nothing_is_appended_to_a_broken_log(scene: Scene) -> None:
+    (first,) = sealed_log(scene.key, draft(0))
+    scene.cluster.put(ADAPTER_RELEASES, release_object(first.model_copy(update={"message": "edited"})))
+    view = await scene.view()
+    with pytest.raises(ClusterError, match="broken log"):
+        await scene.run(view, AppendEntry(draft(len(view.log.entries))))
+
+
+async def test_the_same_decision_that_was_written_before_is_gone_on_with(scene: Scene) -> None:
+    view = await scene.view()
+    scene.cluster.put(ADAPTER_RELEASES, release_object(scene.key.seal(draft(0, decided_at="2026-01-01T00:00:00Z"), None)))
+    await scene.run(view, AppendEntry(draft(0)))
+    assert scene.copies() == ["000000.json"]
+    assert (await scene.view()).log.entries[0].spec.decided_at == "2026-01-01T00:00:00Z"
+
+
+def _other_decision(scene: Scene) -> AdapterReleaseSpec:
+    return scene.key.seal(draft(0, actor="someone else"), None)
+
+
+def _forged(scene: Scene) -> AdapterReleaseSpec:
+    return signer(scene.root, "forger").seal(draft(0), None)
+
+
+def _unchained(scene: Scene) -> AdapterReleaseSpec:
+    return scene.key.seal(draft(0), DIGEST)
+
+
+TAKEN: dict[str, Callable[[Scene], AdapterReleaseSpec]] = {
+    "another decision": _other_decision,
+    "the same decision with a forged signature": _forged,
+    "the same decision chained to something else": _unchained,
+}
+
+
+@pytest.mark.parametrize("sentence", TAKEN)
+async def test_a_name_taken_by_something_else_stops_the_plan(sentence: str, scene: Scene) -> None:
+    view = await scene.view()
+    scene.cluster.put(ADAPTER_RELEASES, release_object(TAKEN[sentence](scene)))
+    with pytest.raises(ConflictError):
+        await scene.run(view, AppendEntry(draft(0)), CreateJob(job()))
+    assert scene.copies() == []
+    assert (JOBS.plural, "j") not in scene.cluster.objects
+
+
+async def test_an_entry_that_the_api_server_changes_is_noticed_before_it_is_copied(scene: Scene) -> None:
+    create = scene.cluster.create
+
+    async def meddling(resource: Any, body: Any) -> KubeObject:
+        return await create(resource, {**body, "spec": {**body["spec"], "message": "by a webhook"}})
+
+    scene.cluster.create = meddling  # type: ignore[method-assign]
+    with pytest.raises(IntegrityError, match="webhook"):
+        await scene.run(await scene.view(), AppendEntry(draft(0)))
+    assert scene.copies() == []
+
+
+async def test_no_status_and_no_event_follows_an_entry_whose_copy_failed(scene: Scene) -> None:
+    view = await scene.view()
+    (scene.root / "log").write_text("not a directory")
+    with pytest.raises(StoreError):
+        await scene.run(view, AppendEntry(draft(0)), statuses=(channel_status(),), events=(LIVE,))
+    assert scene.entries() == ["support-000000"]
+    assert "status" not in scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]
+    assert not [key for key in scene.cluster.objects if key[0] == EVENTS.plural]
+
+
+async def test_an_entry_that_acts_at_once_goes_on_although_its_copy_fails(scene: Scene) -> None:
+    view = await scene.view()
+    (scene.root / "log").write_text("not a directory")
+    await scene.run(view, AppendEntry(draft(0), copy_first=False), statuses=(channel_status(),))
+    assert scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["status"]["observedGeneration"] == 7
+
+
+async def test_a_copy_can_be_made_up_for_and_is_done_when_it_exists(scene: Scene) -> None:
+    scene.cluster.put(ADAPTER_RELEASES, release_object(scene.key.seal(draft(0), None)))
+    await scene.run(await scene.view(), CopyEntry(0))
+    await scene.run(await scene.view(), CopyEntry(0))
+    assert scene.copies() == ["000000.json"]
+
+
+async def test_a_copy_never_overwrites_another(scene: Scene) -> None:
+    scene.cluster.put(ADAPTER_RELEASES, release_object(scene.key.seal(draft(0), None)))
+    view = await scene.view()
+    path = scene.root / "log" / log_file(CHANNEL_UID, 0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"other")
+    with pytest.raises(IntegrityError):
+        await scene.run(view, CopyEntry(0))
+    assert path.read_bytes() == b"other"
+
+
+# ---- documents
+
+
+async def test_a_commit_is_signed_and_refused_when_the_configmap_has_changed_since(scene: Scene) -> None:
+    await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(0), None))
+    view = await scene.view()
+    assert view.pool.document is not None
+    known = scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]
+    scene.cluster.put(CONFIGMAPS, {**known, "data": {**known["data"], "other": "x"}})
+    with pytest.raises(ConflictError):
+        await scene.run(view, CommitDocument("support", "support", scene.document(1), view.pool.resource_version), CreateJob(job()))
+    assert (await scene.view()).pool.document == view.pool.document
+    assert (JOBS.plural, "j") not in scene.cluster.objects
+
+
+async def test_a_first_commit_is_refused_when_somebody_else_made_the_configmap(scene: Scene) -> None:
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {}})
+    with pytest.raises(ConflictError):
+        await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(), None))
+
+
+async def test_pushes_go_out_together_and_a_pod_that_hangs_or_is_down_stops_nothing(scene: Scene) -> None:
+    for number in range(3):
+        pod = FakePod(f"pod-{number}", f"10.0.0.{number}", f"uid-{number}")
+        scene.pods.pods[pod.ip] = pod
+        scene.cluster.put(PODS, pod.object("support"))
+    view = await scene.view()
+    scene.pods.pods["10.0.0.0"].hangs = scene.pods.pods["10.0.0.1"].down = True
+    pushes = [PushDocument(f"pod-{number}", scene.document()) for number in range(3)]
+    running = asyncio.create_task(scene.run(view, *pushes, CreateJob(job())))
+    await scene.clock.advance(0.1)
+    assert scene.pods.pods["10.0.0.2"].held is not None
+    await scene.clock.advance(6)
+    await running
+    assert (JOBS.plural, "j") in scene.cluster.objects
+    await scene.engine._answers.close()
+
+
+async def test_a_pod_that_is_gone_needs_no_annotation(scene: Scene) -> None:
+    await scene.run(await scene.view(), AnnotatePod("gone", "support", "support-000000"))
+    assert not [key for key in scene.cluster.objects if key[0] == PODS.plural]
+
+
+# ---- jobs
+
+
+def job() -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": {LABEL_CHANNEL: "support"}}, "spec": {}}
+
+
+async def test_a_job_that_exists_is_the_same_attempt(scene: Scene) -> None:
+    view = await scene.view()
+    await scene.run(view, CreateJob(job()))
+    first = scene.cluster.objects[JOBS.plural, "j"]["metadata"]["uid"]
+    await scene.run(view, CreateJob(job()))
+    assert scene.cluster.objects[JOBS.plural, "j"]["metadata"]["uid"] == first
+
+
+async def test_a_job_is_deleted_once_and_gone_already_is_fine(scene: Scene) -> None:
+    view = await scene.view()
+    await scene.run(view, CreateJob(job()))
+    await scene.run(view, DeleteJob("j"))
+    await scene.run(view, DeleteJob("j"))
+    assert (JOBS.plural, "j") not in scene.cluster.objects
+
+
+# ---- statuses and events
+
+LIVE = Event("AdapterChannel", "support", CHANNEL_UID, EventReason.LIVE, "support-000000 is live on 2 pods")
+
+
+def channel_status(uid: str = CHANNEL_UID) -> ChannelStatusUpdate:
+    return ChannelStatusUpdate("support", uid, AdapterChannelStatus(observed_generation=7))
+
+
+async def test_a_status_is_written_once(scene: Scene) -> None:
+    view = await scene.view()
+    await scene.run(view, statuses=(channel_status(),))
+    version = scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["metadata"]["resourceVersion"]
+    calls = len(scene.cluster.calls)
+    await scene.run(view, statuses=(channel_status(),))
+    assert scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["metadata"]["resourceVersion"] == version
+    assert len(scene.cluster.calls) == calls
+
+
+async def test_an_object_made_anew_does_not_get_the_old_ones_status(scene: Scene) -> None:
+    await scene.run(await scene.view(), statuses=(channel_status(uid="the old one"),))
+    assert "status" not in scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]
+
+
+async def test_an_object_made_anew_without_a_watch_telling_does_not_get_the_old_ones_status(scene: Scene) -> None:
+    view = await scene.view()
+    scene.cluster.watchers.clear()
+    scene.cluster.remove(ADAPTER_CHANNELS, "support")
+    scene.cluster.put(ADAPTER_CHANNELS, {"metadata": {"name": "support"}, "spec": world.channel_spec().wire()})
+    with pytest.raises(ConflictError):
+        await scene.run(view, statuses=(channel_status(),))
+    assert "status" not in scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]
+
+
+async def test_a_status_that_conflicts_keeps_neither_the_others_nor_the_events(scene: Scene) -> None:
+    candidate = scene.cluster.put(ADAPTER_CANDIDATES, {"metadata": {"name": "c1"}, "spec": {"channel": "support"}})
+    view = await scene.view()
+    scene.cluster.watchers.clear()
+    scene.cluster.put(ADAPTER_CHANNELS, {"metadata": {"name": "support"}, "spec": world.channel_spec(paused=True).wire()})
+    update = CandidateStatusUpdate("c1", candidate["metadata"]["uid"], AdapterCandidateStatus(state=CandidateState.SKIPPED))
+    with pytest.raises(ConflictError):
+        await scene.run(view, statuses=(channel_status(), update), events=(LIVE,))
+    assert scene.cluster.objects[ADAPTER_CANDIDATES.plural, "c1"]["status"]["state"] == "Skipped"
+    assert [key for key in scene.cluster.objects if key[0] == EVENTS.plural]
+
+
+async def test_an_api_server_that_refuses_stops_the_plan_where_it_is(scene: Scene) -> None:
+    view = await scene.view()
+    scene.cluster.fail("create", JOBS.plural, ClusterError("exceeded quota"))
+    with pytest.raises(GatevalveError, match="quota"):
+        await scene.run(view, CreateJob(job()), AppendEntry(draft(0)))
+    assert scene.entries() == []
