@@ -204,7 +204,8 @@ class Adapter:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         self._woken.clear()
 
     def _unanswered(self, silence: ServingError) -> float:

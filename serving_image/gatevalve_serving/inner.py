@@ -76,7 +76,8 @@ class Engine:
         """One request; an exception in the engine is a 500, silence a ServingError."""
         raw = to_json(body) if body is not None else b""
         try:
-            return await asyncio.wait_for(self._exchange(self._scope(method, path, len(raw)), raw), seconds)
+            async with asyncio.timeout(seconds):  # not wait_for, which loses a cancellation in Python 3.11
+                return await self._exchange(self._scope(method, path, len(raw)), raw)
         except TimeoutError as error:
             raise ServingError(f"{method} {path}: the engine did not answer within {seconds:g} s") from error
 

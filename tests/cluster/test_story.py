@@ -7,16 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
 from demo import objects
 from demo.stage import CHANNEL, NAMESPACE, Stage
 from demo.story import HONEST, POISONED, Outcome, Story
 from demo.verify import verify_log
-from rich.console import Console
-
 from minicluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.vllm, pytest.mark.timeout(1800)]
@@ -143,7 +144,7 @@ def test_a_candidate_applied_while_the_operator_is_down_is_taken_up_when_it_is_b
     stage.apply(objects.candidate(name, (report["from"], report["to"]), session.recipe))
     stage.kubectl("scale", OPERATOR, "--replicas", "1")
     for state in ("Snapshotting", "Training", "Evaluating"):
-        stage.wait_for(f"{name} {state}", PATIENCE_SECONDS, lambda state=state: reached(stage, name, state))
+        stage.wait_for(f"{name} {state}", PATIENCE_SECONDS, partial(reached, stage, name, state))
         kill_operator(stage)
     ended = stage.finish_candidate(name)
     assert ended["status"]["state"] == "Promoted"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from demo.objects import BASE, SUITES, manifest
 
+from demo.objects import BASE, SUITES, manifest
 from gatevalve.contracts.hashing import directory_digest, file_fact
 from gatevalve.contracts.kinds import AdapterCandidateSpec, AdapterChannelSpec
 from gatevalve.contracts.model import Contract
@@ -21,7 +21,11 @@ pytestmark = pytest.mark.docs
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").rglob("*.md"), REPO / "tests" / "minicluster" / "README.md"])
-SPECS: dict[str, type[Contract]] = {"GatePolicy": GatePolicySpec, "AdapterChannel": AdapterChannelSpec, "AdapterCandidate": AdapterCandidateSpec}
+SPECS: dict[str, type[Contract]] = {
+    "GatePolicy": GatePolicySpec,
+    "AdapterChannel": AdapterChannelSpec,
+    "AdapterCandidate": AdapterCandidateSpec,
+}
 RUN_BY_TESTS = {
     "make demo": "tests/cluster/test_story.py tells the same story, shorter",
     "make test": ".ci/run",
@@ -52,7 +56,7 @@ def test_every_yaml_shown_is_a_valid_object(text: str):
             SPECS[loaded["kind"]].parse(loaded["spec"])
 
 
-@pytest.mark.parametrize("text", blocks("bash"))
+@pytest.mark.parametrize("text", [*blocks("bash")])
 def test_every_command_shown_as_bash_is_run_by_a_test(text: str):
     for line in filter(None, map(str.strip, text.splitlines())):
         command = line.split("#")[0].strip()

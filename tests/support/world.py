@@ -246,6 +246,8 @@ class World:
     actions: int = 0
     kill_after: int | None = None
     store_down: bool = False
+    evidence_problem: str | None = None
+    evidence_digest: str | None = None
 
     # ---- what people do
 
@@ -423,7 +425,8 @@ class World:
                 report = self._report(task)
                 if not any(name_of(e.spec) == task.test_entry for e in self.log):
                     continue
-                view = EvidenceView(task.test_entry, report.digest_of(), report, self._rows())
+                named = self.evidence_digest or report.digest_of()
+                view = EvidenceView(task.test_entry, named, report, self._rows(), self.evidence_problem)
                 if not self._has_verdict(job.view.candidate_uid):
                     return view
         return None

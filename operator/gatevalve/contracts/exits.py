@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     sentence: str
 
     def __new__(cls, value: int, sentence: str) -> ExitCode:
+        """Keep the sentence beside the value."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.sentence = sentence

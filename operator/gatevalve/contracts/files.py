@@ -25,7 +25,7 @@ class FileFact(Contract):
 
 
 class Probe(Contract):
-    """One-token log-probabilities recorded by the trainer: a prompt, its most likely next tokens, and their log-probabilities under adapter and base."""
+    """One-token log-probabilities recorded by the trainer: a prompt, likely next tokens, and how likely under adapter and base."""
 
     prompt_token_ids: Annotated[tuple[int, ...], Field(min_length=1, max_length=512)]
     token_ids: Annotated[tuple[int, ...], Field(min_length=1, max_length=20)]
@@ -64,7 +64,7 @@ class AdapterManifest(Contract):
 
 
 class TrafficRecord(Contract):
-    """One line of a traffic segment: a served reply. Floats are allowed here: lines are named by their segment's bytes, not by canonical JSON."""
+    """One line of a traffic segment: a served reply. Floats are allowed: lines are named by their segment's bytes."""
 
     kind: Literal["reply"] = "reply"
     id: ShortText

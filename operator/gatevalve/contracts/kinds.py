@@ -458,7 +458,7 @@ class AdapterReleaseSpec(Contract):
     previous_digest: DigestField | None = Field(default=None, description="Digest of the entry before; absent on the first.")
     key_id: DigestField = Field(description="sha256 of the certificate whose key signed the entry.")
     digest: DigestField | None = Field(default=None, description="sha256 over the canonical entry without digest and signature.")
-    signature: ShortText | None = Field(default=None, description="ed25519 over the digest, base64.")
+    signature: ShortText | None = Field(default=None, description="ed25519 over the entry's signing context and canonical bytes, base64.")
 
     def sealed_bytes(self) -> bytes:
         """The canonical bytes that `digest` names: the entry without digest and signature."""

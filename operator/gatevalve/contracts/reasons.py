@@ -11,6 +11,7 @@ class Explained(StrEnum):
     sentence: str
 
     def __new__(cls, value: str, sentence: str = "") -> Explained:
+        """Keep the sentence beside the value."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.sentence = sentence

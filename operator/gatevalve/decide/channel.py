@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gatevalve.contracts.kinds import AdapterChannelSpec
 from gatevalve.contracts.names import ANNOTATION_ADOPT
-from gatevalve.contracts.reasons import Action, CandidateState, ChannelCondition, ConditionReason, EntryReason, EventReason, Verdict
+from gatevalve.contracts.reasons import Action, ChannelCondition, ConditionReason, EntryReason, EventReason, Verdict
 from gatevalve.decide import entries
 from gatevalve.decide.candidate import advance, dequeue, refuse, wait
 from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over
@@ -142,8 +142,8 @@ def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: 
 
 
 def _waits_for_a_person(log: LogState, candidate: CandidateView) -> bool:
-    accepted = log.of_candidate(candidate.meta.uid, Action.ACCEPT) is not None
-    return accepted and not is_over(log, candidate) and candidate.status.state is CandidateState.ACCEPTED
+    accept = log.of_candidate(candidate.meta.uid, Action.ACCEPT)
+    return accept is not None and not is_over(log, candidate) and not log.served_after(accept)
 
 
 def _orphaned_test(view: View, log: LogState) -> Plan | None:

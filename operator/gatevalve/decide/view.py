@@ -77,7 +77,8 @@ class EntryView:
 class LogView:
     """The channel's log in order; `problem` is set when it is broken or differs from its external copy.
 
-    With a problem, `entries` is the sound start. `external_error` is set when the external log does not answer: `exported` is then what was known before.
+    With a problem, `entries` is the sound start. `external_error` is set when the external log does not answer: `exported` is then what was
+    known before.
     """
 
     entries: tuple[EntryView, ...] = ()

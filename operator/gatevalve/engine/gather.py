@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
@@ -108,17 +108,23 @@ class Gatherer:
         jobs = [job for job in self.cache.all(JOBS) if (job["metadata"].get("labels") or {}).get(LABEL_CHANNEL) == name]
         pods = await self._pods_of([job["metadata"]["name"] for job in jobs if job["metadata"]["uid"] not in self._told])
         views = [view for job in jobs if (view := self._job(job, pods)) is not None]
+        self._forget_jobs()
         return tuple(sorted(views, key=lambda view: (view.started_at, view.name)))
 
     def _job(self, job: KubeObject, pods: tuple[KubeObject, ...]) -> JobView | None:
         uid = job["metadata"]["uid"]
         known = self._told.get(uid)
-        if known is not None and known.deleting == ("deletionTimestamp" in job["metadata"]):
-            return known
+        if known is not None:
+            return replace(known, deleting="deletionTimestamp" in job["metadata"])
         view = job_view(job, pods)
         if view is not None and is_told(view):
             self._told[uid] = view
         return view
+
+    def _forget_jobs(self) -> None:
+        present = {job["metadata"]["uid"] for job in self.cache.all(JOBS)}
+        for uid in self._told.keys() - present:
+            del self._told[uid]
 
     async def _pods_of(self, jobs: list[str]) -> tuple[KubeObject, ...]:
         if not jobs:

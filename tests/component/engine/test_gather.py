@@ -283,6 +283,24 @@ async def test_what_a_job_said_is_remembered_after_its_pod_is_gone(scene: Scene)
     assert (await scene.view()).jobs[0].exit_code == 12
 
 
+async def test_a_job_that_is_being_deleted_keeps_what_it_said(scene: Scene) -> None:
+    put_job(scene, step="train", code=12)
+    await scene.view()
+    known = scene.cluster.objects[JOBS.plural, "c1-train-1"]
+    scene.cluster.put(JOBS, {**known, "metadata": {**known["metadata"], "deletionTimestamp": AT}})
+    (job,) = (await scene.view()).jobs
+    assert (job.exit_code, job.deleting) == (12, True)
+
+
+async def test_a_job_that_is_gone_is_forgotten(scene: Scene) -> None:
+    put_job(scene, step="train", code=12)
+    await scene.view()
+    scene.cluster.remove(JOBS, "c1-train-1")
+    view = await scene.view()
+    assert view.jobs == ()
+    assert scene.engine._gatherer._told == {}
+
+
 async def test_of_many_jobs_each_hears_its_own_pod(scene: Scene) -> None:
     for number in range(1, 31):
         put_job(scene, number, "train", code=number % 3)

@@ -15,11 +15,12 @@ from safetensors.torch import load_file
 from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import AdapterManifest, FeedbackRecord, TrafficRecord
 from gatevalve.contracts.jobs import AdapterResult, TrainInput
-from gatevalve.contracts.names import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, snapshot_dir, work_dir
+from gatevalve.contracts.names import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, adapter_dir, snapshot_dir, work_dir
 from gatevalve_trainer.adapter.base import load_base, prepare_torch
 from gatevalve_trainer.adapter.files import adapter_digest, file_facts
-from gatevalve_trainer.adapter.lora import lora_parameters, lora_tensors, with_fresh_lora
+from gatevalve_trainer.adapter.lora import lora_parameters, lora_tensors, with_fresh_lora, with_lora
 from gatevalve_trainer.adapter.shape import LoraShape
+from gatevalve_trainer.adapter.write import check_reload
 from gatevalve_trainer.errors import Diverged, ReplayMismatch
 from gatevalve_trainer.phases import Phases
 from gatevalve_trainer.store import Area
@@ -246,6 +247,22 @@ def test_weights_that_are_not_finite_are_a_divergence_and_not_written(tmp_path: 
     with pytest.raises(Diverged, match=f"weight {name} is not finite"):
         write_result(job, Area(job.data), trained, Phases())
     assert not list(tmp_path.iterdir())
+
+
+def test_files_that_load_as_another_adapter_are_found(trained: TrainedOnce, tmp_path: Path) -> None:
+    digest = trained.publish_changed(tmp_path, lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})
+    model = with_lora(
+        load_base(BASE_DIRECTORY, prepare_torch()), LoraShape.of_channel(SHAPE), load_file(trained.published / ADAPTER_WEIGHTS)
+    )
+    assert check_reload(model, trained.published, BASE_DIRECTORY, [[5, 6, 7, 8]]) < 1e-4
+    with pytest.raises(IntegrityError, match="answers differently from the trained one"):
+        check_reload(model, tmp_path / adapter_dir(CHANNEL_UID, digest), BASE_DIRECTORY, [[5, 6, 7, 8]])
+
+
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens", "norm"])
+def test_layers_that_the_engine_does_not_adapt_are_refused(target: str) -> None:
+    with pytest.raises(ContractError, match=f"{target} names no inner linear layer"):
+        with_fresh_lora(load_base(BASE_DIRECTORY, prepare_torch()), LoraShape(8, 16, (target,)), seed=0)
 
 
 def test_a_parameter_nobody_knows_is_refused_first(tmp_path: Path) -> None:

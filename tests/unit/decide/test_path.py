@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -143,6 +144,34 @@ def test_rejected_weights_offered_again_are_refused_by_digest():
     assert world.answering() == {entry(0)}
 
 
+def test_weights_that_were_rolled_back_are_refused_when_they_come_again():
+    world = opened(adapter_of=lambda uid: digest("the same bytes"))
+    world.apply("monday")
+    world.run()
+    world.edit(pin={"entry": entry(0), "reason": "complaints", "by": "ann"})
+    world.run()
+    world.edit(pin=None)
+    uid = world.apply("tuesday")
+    world.run()
+    assert (world.state(uid), world.story()[-1]) == ("Rejected", "Reject:NotAuthorized")
+
+
+def test_an_adapter_trained_from_another_parent_than_the_incumbent_is_aborted_even_when_its_status_was_wiped():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    uid = world.apply("tuesday")
+    while not any(job.view.step == "train" and job.view.candidate_uid == uid for job in world.jobs.values()):
+        world.reconcile()
+        world._tick()
+    world.edit(pin={"entry": entry(0), "reason": "back", "by": "ann"})
+    world.candidates[uid] = replace(world.candidates[uid], status=AdapterCandidateStatus())
+    world.run()
+    world.edit(pin=None)
+    world.run()
+    assert (world.state(uid), decided(world, uid)) == ("Aborted", "Stale")
+
+
 def test_a_pin_rolls_back_and_removing_it_promotes_nothing():
     world = opened()
     world.apply("monday")
@@ -229,9 +258,58 @@ def test_a_denial_or_an_approval_of_other_evidence_aborts(decision, evidence):
     assert world.answering() == {entry(0)}
 
 
-def approve(world: World, uid: str, decision: str, evidence: str) -> None:
-    from dataclasses import replace
+def test_while_one_accepted_candidate_waits_for_a_person_no_other_is_started():
+    world = opened(spec=channel_spec(approval="Manual"))
+    first, second = world.apply("monday"), world.apply("tuesday")
+    world.run()
+    assert (world.state(first), world.state(second), decided(world, second)) == ("Accepted", "Queued", "BehindAnother")
 
+
+def test_a_candidate_accepted_while_its_incumbent_is_pinned_is_held_and_promoted_when_the_pin_is_removed():
+    world = opened()
+    uid = world.apply("monday")
+    run_until(world, "Test:TestOpened")
+    world.edit(pin={"entry": entry(0), "reason": "holiday", "by": "ann"})
+    world.run()
+    assert (world.state(uid), decided(world, uid), world.answering()) == ("Accepted", "ChannelPinned", {entry(0)})
+    world.edit(pin=None)
+    world.run()
+    assert world.state(uid) == "Promoted"
+
+
+@pytest.mark.parametrize(("step", "state", "last"), [("train", "Aborted", "Rollback:Pinned"), ("evaluate", "Inconclusive", "Reject:Stale")])
+def test_a_candidate_whose_incumbent_changes_while_it_runs_ends(step, state, last):
+    world = opened()
+    world.apply("monday")
+    world.run()
+    uid = world.apply("tuesday")
+    while not any(job.view.step == step and job.view.candidate_uid == uid for job in world.jobs.values()):
+        world.reconcile()
+        world._tick()
+    world.edit(pin={"entry": entry(0), "reason": "back", "by": "ann"})
+    world.run()
+    assert (world.state(uid), world.story()[-1]) == (state, last)
+
+
+@pytest.mark.parametrize("fault", [{"evidence_problem": "report.json is missing"}, {"evidence_digest": digest("another report")}])
+def test_evidence_that_cannot_be_read_or_is_not_what_the_job_named_is_inconclusive(fault):
+    world = opened(**fault)
+    uid = world.apply("monday")
+    world.run()
+    assert (world.state(uid), world.story()[-1], world.answering()) == ("Inconclusive", "Reject:EvidenceUnsound", {entry(0)})
+
+
+def decided(world: World, uid: str) -> str:
+    return next(c.reason for c in world.candidates[uid].status.conditions if c.type == "Decided")
+
+
+def run_until(world: World, last: str) -> None:
+    while world.story()[-1] != last:
+        world.reconcile()
+        world._tick()
+
+
+def approve(world: World, uid: str, decision: str, evidence: str) -> None:
     from gatevalve.contracts.kinds import Approval
 
     old = world.candidates[uid]
@@ -282,7 +360,8 @@ def promoted_without_a_copy() -> World:
 def test_no_document_follows_a_promotion_before_its_copy_in_the_external_log():
     world = promoted_without_a_copy()
     assert world.story()[-1] == "Promote:GatePassed"
-    assert all(adapter.role != "Preload" for pod in world.pods if pod.document for adapter in pod.document.adapters)
+    assert world.pods[0].document is not None
+    assert world.pods[0].document.adapters == ()
     world.store_down = False
     world.run()
     assert world.answering() == {entry(3)}
@@ -307,6 +386,40 @@ def test_one_pod_verifies_first_and_a_bad_one_is_excluded_and_named():
     assert {pod.name: pod.answering for pod in world.pods} == {f"pod-{i}": entry(0 if i == 4 else 3) for i in range(5)}
     assert [failure.pod for failure in world.log[3].status.failures] == ["pod-4"]
     assert world.condition("Serving") == ("True", "PodsDegraded")
+
+
+@pytest.mark.parametrize("failing", [1, 2], ids=["half of the pods", "all pods"])
+def test_a_promotion_that_too_few_pods_verified_never_becomes_the_committed_document(failing):
+    world = opened(pods=[SimPod("pod-a", fails=failing > 1), SimPod("pod-b", fails=True)])
+    world.apply("monday")
+    run_until(world, "Promote:GatePassed")
+    for _ in range(10):
+        world.reconcile()
+        world._tick()
+    assert world.committed is not None
+    assert world.committed.document.routes[0].entry == entry(0)
+    assert world.answering() == {entry(0)}
+
+
+def test_one_pod_loads_a_promotion_before_the_others_are_told_of_it():
+    world = opened(pods=[SimPod("pod-a"), SimPod("pod-b"), SimPod("pod-c")])
+    world.apply("monday")
+    run_until(world, "Promote:GatePassed")
+    world.reconcile()
+    told = [pod.name for pod in world.pods if pod.document and pod.document.revision[0] == 3]
+    assert told == ["pod-a"]
+
+
+def test_a_rolled_back_adapter_is_not_kept_warm():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.apply("tuesday")
+    world.run()
+    world.edit(pin={"entry": entry(3), "reason": "complaints", "by": "ann"})
+    world.run()
+    assert world.pods[0].document is not None
+    assert [adapter.role for adapter in world.pods[0].document.adapters] == ["Live"]
 
 
 def test_nothing_is_dequeued_while_no_pod_serves():
@@ -375,8 +488,6 @@ def test_a_recreated_channel_is_refused_until_it_is_adopted_and_then_serves_on()
 
 
 def test_a_wiped_candidate_status_changes_nothing():
-    from dataclasses import replace
-
     world = opened()
     uid = world.apply("monday")
     while "Test:TestOpened" not in world.story():

@@ -87,8 +87,10 @@ def test_a_boot_that_died_just_now_is_adopted_within_the_wait(tmp_path: Path) ->
 
 def test_a_segment_that_stays_open_and_written_ends_the_wait(tmp_path: Path) -> None:
     segment(tmp_path, "pod-0-b1-0.jsonl.zst.open", age=-10_000)
+    time = Time()
     with pytest.raises(BackendUnavailable, match=r"pod-0-b1-0\.jsonl\.zst\.open .*still open after 120 s"):
-        settle(tmp_path, Time())
+        settle(tmp_path, time)
+    assert time.seconds == NOW + WAIT
 
 
 def test_an_open_segment_whose_records_come_after_the_window_is_not_waited_for(tmp_path: Path) -> None:
