@@ -246,6 +246,7 @@ class World:
     actions: int = 0
     kill_after: int | None = None
     store_down: bool = False
+    policy_deleted: bool = False
     evidence_problem: str | None = None
     evidence_digest: str | None = None
 
@@ -278,7 +279,7 @@ class World:
             settings=SETTINGS,
             name="support",
             channel=ChannelView(ObjectMeta("support", self.channel_uid, annotations=self.annotations), self.spec, self.channel_status),
-            policy=PolicyView("support-v1", self.policy, self.policy.digest_of()),
+            policy=None if self.policy_deleted else PolicyView("support-v1", self.policy, self.policy.digest_of()),
             log=LogView(tuple(self.log), self.log_problem),
             candidates=tuple(self.candidates.values()),
             jobs=tuple(job.view for job in self.jobs.values()),

@@ -30,8 +30,9 @@ def decide(view: View) -> Plan:
 
 
 def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) -> Plan:
-    log = fold(view.log)
-    if (problem := _problem(view, channel, log)) is not None:
+    log, gate = fold(view.log), _gate_problem(view)
+    problem = _log_problem(view, channel, log) or (gate if log.live is None else None)
+    if problem is not None:
         told = Plan(statuses=channel_status(view, channel, log, None, problem), events=_log_event(view, channel))
         return told + _refuse_all(view, problem)
     if (opening := _opening(view, channel, spec, log)) is not None:
@@ -40,11 +41,11 @@ def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) ->
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
     rollout = decide_rollout(view, spec, log, now) if _may_roll_out(view, now) else Plan()
-    status = Plan(statuses=channel_status(view, channel, log, now, None))
-    return rollout + status + (_copies(view) or _candidates(view, spec, log, now))
+    status = Plan(statuses=channel_status(view, channel, log, now, gate))
+    return rollout + status + (_copies(view) or (_refuse_all(view, gate) if gate else _candidates(view, spec, log, now)))
 
 
-def _problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
+def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
     """What stops everything but serving."""
     if view.log.problem is not None:
         return ConditionReason.LOG_INVALID, view.log.problem
@@ -52,10 +53,15 @@ def _problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
     if log.channel_uid not in (None, channel.meta.uid) and adopted != log.channel_uid:
         text = f"the log belongs to a deleted channel; annotate this one with {ANNOTATION_ADOPT}={log.channel_uid} to go on with it"
         return ConditionReason.UID_CHANGED, text
-    if view.policy is None or view.policy.spec is None:
-        text = (view.policy.problem if view.policy else None) or "create the GatePolicy that spec.gatePolicy names"
-        return ConditionReason.POLICY_MISSING, text
     return None
+
+
+def _gate_problem(view: View) -> Problem | None:
+    """What stops candidates; a way back needs no gate."""
+    if view.policy is not None and view.policy.spec is not None:
+        return None
+    text = (view.policy.problem if view.policy else None) or "create the GatePolicy that spec.gatePolicy names"
+    return ConditionReason.POLICY_MISSING, text
 
 
 def _opening(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState) -> Plan | None:

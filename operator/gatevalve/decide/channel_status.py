@@ -66,11 +66,11 @@ def _checked(problem: Problem | None) -> tuple[Row, Row]:
 def _serving(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None) -> tuple[Row, ...]:
     if now is None:
         return ((ChannelCondition.READY, False, *problem),) if problem else ()
-    pin = _pin_problem(channel, view)
-    ready = now.serving and now.reason is ConditionReason.AS_EXPECTED and pin is None
+    other = problem or _pin_problem(channel, view)
+    ready = now.serving and now.reason is ConditionReason.AS_EXPECTED and other is None
     return (
         (ChannelCondition.SERVING, now.serving, now.reason, now.message),
-        (ChannelCondition.READY, ready, *(pin or (now.reason, now.message))),
+        (ChannelCondition.READY, ready, *(other or (now.reason, now.message))),
     )
 
 

@@ -188,6 +188,27 @@ def test_a_pin_rolls_back_and_removing_it_promotes_nothing():
     assert world.story()[-1] == "Rollback:Pinned"
 
 
+def test_a_pin_rolls_back_also_when_the_policy_was_deleted_and_candidates_are_told_why_they_wait():
+    world = opened()
+    world.apply("monday")
+    world.run()
+    world.policy_deleted = True
+    world.edit(pin={"entry": entry(0), "reason": "complaints", "by": "ann"})
+    uid = world.apply("tuesday")
+    world.run()
+    assert world.answering() == {entry(4)}
+    assert world.condition("GateReady") == ("False", "PolicyMissing")
+    assert world.condition("Ready") == ("False", "PolicyMissing")
+    assert (world.state(uid), decided(world, uid)) == ("Queued", "ChannelNotReady")
+
+
+def test_without_a_policy_no_log_is_opened():
+    world = World(policy_deleted=True)
+    world.run()
+    assert world.log == []
+    assert world.condition("Ready") == ("False", "PolicyMissing")
+
+
 def test_a_pin_is_written_once_however_often_it_is_seen():
     world = opened()
     world.apply("monday")
