@@ -20,6 +20,7 @@ from demo.story import Outcome, Story  # noqa: E402
 from demo.verify import verify_log  # noqa: E402
 from minicluster import Cluster, ClusterError, product_images  # noqa: E402
 
+PLAIN_WIDTH = 140
 OUT = REPO / "demo" / "out" / "demo.json"
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, help="tell the story on this cluster instead of the rig")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running to look around in it")
     args = parser.parse_args()
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     try:
         return _tell(console, args.kubeconfig, args.keep)
     except (StoryError, ClusterError) as error:

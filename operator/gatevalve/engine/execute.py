@@ -85,6 +85,7 @@ class Executor:
                 await self._commit(action)
             case AnnotatePod():
                 await self._annotate(action)
+        log.info("%s: %s", view.name, told(action))
 
     async def _append(self, action: AppendEntry, view: View) -> None:
         entry = await self.appender.append(view, action.entry)
@@ -155,6 +156,25 @@ def batches(actions: Sequence[Action]) -> Iterator[list[Action]]:
             yield list(group)
         else:
             yield from ([action] for action in group)
+
+
+def told(action: Action) -> str:
+    """What an action did, for the log."""
+    match action:
+        case AppendEntry(entry=entry):
+            return f"entry {entry.sequence}: {entry.action} {entry.reason}"
+        case CopyEntry(sequence=sequence):
+            return f"entry {sequence} copied to the external log"
+        case CreateJob(manifest=manifest):
+            return f"Job {manifest['metadata']['name']} created"
+        case DeleteJob(name=name):
+            return f"Job {name} deleted"
+        case PushDocument(pod=pod, document=document):
+            return f"revision {document.revision} offered to {pod}"
+        case CommitDocument(pool=pool, document=document):
+            return f"revision {document.revision} committed on pool {pool}"
+        case AnnotatePod(pod=pod, entry=name):
+            return f"{pod} serves {name}"
 
 
 def _entry(document: ChannelDocument) -> str:

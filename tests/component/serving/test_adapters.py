@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from gatevalve.contracts.names import ADAPTER_WEIGHTS
 from gatevalve.contracts.serving import AdapterOnPod, PodReport
-from support.serving import PodRig, RunningPod, lora_config, lora_tensors
+from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors
 
 pytestmark = pytest.mark.component
 
@@ -32,7 +33,9 @@ def states(report: PodReport) -> dict[str, str]:
 
 
 async def entry_answering(pod: RunningPod) -> str:
-    return (await pod.chat()).headers["x-gatevalve-release"]
+    answer = await pod.chat()
+    assert answer.status == 200, answer.body
+    return answer.headers["x-gatevalve-release"]
 
 
 async def test_a_document_ends_in_a_verified_adapter_behind_the_alias(rig: PodRig) -> None:
@@ -166,6 +169,17 @@ async def test_a_store_that_comes_back_is_tried_again(rig: PodRig) -> None:
         await pod.until(lambda report: states(report) == {adapter.name: "Failed"})
         (rig.root / "away").rename(rig.data / adapter.uri)
         await pod.until(lambda report: report.committed)
+
+
+async def test_the_next_document_does_not_wait_for_the_next_attempt(tmp_path: Path) -> None:
+    rig = PodRig(tmp_path, timing=replace(QUICK, retry_first=60, retry_longest=60))
+    adapter = rig.adapter(1)
+    rig.engine.script.load_status = 500
+    async with rig.running() as pod:
+        await pod.put(rig.signed((1, 0), (adapter,), adapter))
+        await pod.until(lambda report: states(report) == {adapter.name: "Failed"})
+        rig.engine.script.load_status = 200
+        await pod.settled(rig.signed((1, 1), (adapter,), adapter))
 
 
 async def test_without_runtime_loading_the_reason_names_the_remedy(rig: PodRig, monkeypatch: pytest.MonkeyPatch) -> None:

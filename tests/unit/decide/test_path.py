@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus
-from support.world import SimPod, World, channel_spec, digest, entry, policy
+from support.world import LIMITS, SimPod, World, channel_spec, digest, entry, policy
 
 ACCEPTED = ["Test:TestOpened", "Accept:GatePassed", "Promote:GatePassed"]
 ROLLOUT = ["Open:ChannelOpened"]
@@ -441,6 +441,22 @@ def test_a_rolled_back_adapter_is_not_kept_warm():
     world.run()
     assert world.pods[0].document is not None
     assert [adapter.role for adapter in world.pods[0].document.adapters] == ["Live"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"runtime_lora": False}, "RuntimeLoRADisabled"),
+        ({"max_lora_rank": 4}, "CapacityExceeded"),
+        ({"max_loras": 2}, "CapacityExceeded"),
+        ({"max_cpu_loras": 1}, "CapacityExceeded"),
+    ],
+)
+def test_what_pods_can_never_do_is_told_before_anything_is_tried(limits, reason):
+    world = opened(pods=[SimPod("pod-a", limits=LIMITS.model_copy(update=limits))])
+    uid = world.apply("monday")
+    world.run()
+    assert (world.state(uid), decided(world, uid), world.jobs) == ("Queued", reason, {})
 
 
 def test_nothing_is_dequeued_while_no_pod_serves():

@@ -175,6 +175,15 @@ def test_a_spoilt_adapter_leaves_nothing_behind(tmp_path: Path, spoil: Callable[
     assert not local_path(tmp_path / "cache", adapter.digest).exists()
 
 
+def test_a_file_longer_than_stated_is_cut_off_and_does_not_fill_the_disk(tmp_path: Path) -> None:
+    data, adapter = published(tmp_path)
+    stated = (data / adapter.uri / ADAPTER_WEIGHTS).stat().st_size
+    os.truncate(data / adapter.uri / ADAPTER_WEIGHTS, 8 << 20)
+    with pytest.raises(AdapterProblem, match="does not have the size"):
+        fetch(f"file://{data}", adapter, tmp_path / "cache")
+    assert sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*.safetensors")) <= stated
+
+
 @pytest.mark.parametrize("uri", ["/etc/{hex}", "../{hex}", "u/../../{hex}", "s3://bucket/{hex}", "u/adapters/other"])
 def test_an_adapter_outside_the_data_area_is_refused(tmp_path: Path, uri: str) -> None:
     data, adapter = published(tmp_path)
