@@ -67,10 +67,6 @@ cluster: venv ## Start the development cluster "dev" and print how to reach it.
 cluster-down: venv ## Stop the development cluster and remove its data.
 	@PYTHONPATH=tests .venv/bin/python -m minicluster down --name dev $(ARGS)
 
-.PHONY: bench
-bench: venv ## Measure instead of test: tests/bench.
-	.venv/bin/pytest --override-ini python_files='bench_*.py' --timeout 0 tests/bench $(ARGS)
-
 .PHONY: clean
 clean: ## Remove what make made in this clone: environment, caches, output. The user's caches of uv and of the rig's binaries stay.
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist demo/out tests/out

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from gatevalve.contracts.canonical import canonical_json
 from gatevalve.contracts.policy import Suite
 from gatevalve.contracts.reasons import EntryReason, Explained, Finding, Outcome, Verdict
 from gatevalve.gate.statistics import decimal
@@ -39,10 +37,6 @@ class CheckResult:
     n: int
     sentence: str
 
-    def wire(self) -> dict[str, Any]:
-        """The JSON object as it is written."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -56,11 +50,6 @@ class Judgement:
     message: str
     effect_basis_points: int | None
     results: tuple[CheckResult, ...]
-
-    def record(self) -> bytes:
-        """Canonical JSON of the whole judgement: the same bytes for the same evidence, policy and log."""
-        public = {"verdict": self.verdict, "reason": self.reason, "message": self.message, "effectBasisPoints": self.effect_basis_points}
-        return canonical_json({**public, "results": [result.wire() for result in self.results]})
 
 
 def found(check: Check, outcome: Outcome, finding: Finding, suite: Suite | None, n: int, sentence: str) -> CheckResult:
