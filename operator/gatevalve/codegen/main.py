@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from gatevalve.codegen.reference import exit_codes_page, kinds_page, reasons_page
+from gatevalve.codegen.reference import exit_codes_page, kinds_page, metrics_page, reasons_page
 from gatevalve.codegen.resources import RESOURCES, custom_resource_definition
 from gatevalve.codegen.yaml_text import yaml_document
 from gatevalve.contracts import names
@@ -26,7 +26,7 @@ REFERENCE = "docs/reference"
 def generated_files() -> Mapping[str, str]:
     """Every generated file's text by its path below the checkout."""
     crds = {f"{names.GROUP}_{resource.plural}.yaml": yaml_document(custom_resource_definition(resource)) for resource in RESOURCES}
-    pages = {"kinds.md": kinds_page(), "reasons.md": reasons_page(), "exit-codes.md": exit_codes_page()}
+    pages = {"kinds.md": kinds_page(), "reasons.md": reasons_page(), "exit-codes.md": exit_codes_page(), "metrics.md": metrics_page()}
     files = {f"{folder}/{name}": text for folder in CRDS for name, text in crds.items()}
     return MappingProxyType(files | {f"{REFERENCE}/{name}": text for name, text in pages.items()})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gatevalve.codegen.resources import RESOURCES, Resource, object_schema
 from gatevalve.codegen.structural import RULES, Schema
-from gatevalve.contracts import names, reasons
+from gatevalve.contracts import metrics, names, reasons
 from gatevalve.contracts.exits import ExitCode
 from gatevalve.contracts.reasons import Explained
 
@@ -50,6 +50,13 @@ def exit_codes_page() -> str:
     return "\n".join(
         [intro, _table(("Code", "Name", "Meaning"), ((str(int(code)), f"`{code.name}`", prose(code.sentence)) for code in ExitCode))]
     )
+
+
+def metrics_page() -> str:
+    """docs/reference/metrics.md: what `/metrics` of the operator tells."""
+    intro = f"{NOTICE}# Metrics of the operator\n"
+    rows = ((f"`{m.full_name}`", m.kind, ", ".join(m.labels), prose(m.sentence)) for m in metrics.METRICS)
+    return "\n".join([intro, _table(("Metric", "Type", "Labels", "Meaning"), rows)])
 
 
 def prose(text: str) -> str:
