@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
+from gatevalve.contracts import metrics as contracts
+from gatevalve.contracts.metrics import Metric
 from gatevalve.contracts.reasons import PodReason
 
-REQUESTS = Counter("gatevalve_serving_requests", "Requests routed through an alias, by how the engine answered.", ["channel", "outcome"])
-IN_FLIGHT = Gauge("gatevalve_serving_in_flight", "Requests through an alias that are in the engine.", ["channel"])
-FLIPS = Counter("gatevalve_serving_flips", "Times the routes of a channel were replaced.", ["channel"])
-REFUSED = Counter(
-    "gatevalve_serving_refused", "Requests outside the allow-list, without a served alias, or without the API key.", ["reason"]
-)
-DOCUMENTS_REFUSED = Counter("gatevalve_serving_documents_refused", "Channel documents refused, by reason.", ["reason"])
-CAPTURED = Counter("gatevalve_serving_captured", "Replies written to traffic segments.", ["channel"])
-CAPTURE_DROPPED = Counter("gatevalve_serving_capture_dropped", "Replies and feedback not written, by reason.", ["channel", "reason"])
-FEEDBACK = Counter("gatevalve_serving_feedback", "Feedback written to traffic segments.", ["channel"])
+
+def _counter(metric: Metric) -> Counter:
+    return Counter(metric.full_name, metric.sentence, metric.labels)
+
+
+REQUESTS = _counter(contracts.SERVING_REQUESTS_TOTAL)
+FLIPS = _counter(contracts.SERVING_FLIPS_TOTAL)
+REFUSED = _counter(contracts.SERVING_REFUSED_TOTAL)
+DOCUMENTS_REFUSED = _counter(contracts.SERVING_DOCUMENTS_REFUSED_TOTAL)
+CAPTURED = _counter(contracts.SERVING_CAPTURED_TOTAL)
+CAPTURE_DROPPED = _counter(contracts.SERVING_CAPTURE_DROPPED_TOTAL)
+FEEDBACK = _counter(contracts.SERVING_FEEDBACK_TOTAL)
+IN_FLIGHT = Gauge(contracts.SERVING_IN_FLIGHT.full_name, contracts.SERVING_IN_FLIGHT.sentence, contracts.SERVING_IN_FLIGHT.labels)
 
 OUTCOMES = ("ok", "client_error", "server_error", "aborted")
 REFUSALS = ("not_allowed", "unauthorized", "no_such_model", "adapter_header", "websocket")

@@ -31,6 +31,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gatevalve.contracts.files import Probe, TrafficRecord
 from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.kinds import Capture
+from gatevalve.contracts.metrics import SERVING_METRICS
 from gatevalve.contracts.names import HEADER_RELEASE, entry_name
 from gatevalve.contracts.serving import AdapterOnPod, AdapterRole, ChannelDocument, PodReport, Route
 from gatevalve_serving.allow_list import ALLOWED
@@ -384,6 +385,13 @@ async def test_only_an_alias_is_a_model(world: World, model: Any) -> None:
     async with session_to(world) as session, session.post("/v1/completions", json={"model": name, "prompt": "1"}) as answer:
         assert answer.status == 404
         assert (await answer.json())["error"]["param"] == "model"
+
+
+async def test_the_engines_metrics_show_ours_too(world: World) -> None:
+    async with session_to(world) as session, session.get("/metrics") as answer:
+        text = await answer.text()
+    assert all(f"# TYPE {metric.full_name.removesuffix('_total')}" in text for metric in SERVING_METRICS)
+    assert "vllm:num_requests_running" in text
 
 
 async def test_captured_log_probabilities_are_those_of_the_adapter_that_answered_and_the_client_sees_none_of_it(world: World) -> None:

@@ -82,7 +82,7 @@ class ScriptedVllm:
         elif self._unauthorised(scope):
             await self._answer(send, 401, {"error": "Unauthorized"})
         else:
-            self.headers.append({key.decode(): value.decode() for key, value in scope["headers"]})
+            self.headers.append({key.decode(): value.decode() for key, value in reversed(scope["headers"])})  # the first one counts
             await handler(body, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The operator's metrics: every name, its labels and one sentence; the reference page and the dashboard are checked against them."""
+"""Metrics of operator and serving pods: name, labels and one sentence each; the reference page and the dashboard are checked against them."""
 
 from __future__ import annotations
 
@@ -92,3 +92,32 @@ FIRST_ENDS: tuple[tuple[str, str], ...] = (
     ("Errored", ConditionReason.STEP_FAILED),
 )
 """Ends that `candidates_total` shows as 0 from the start, so that rate() sees the first of each."""
+
+SERVING_REQUESTS_TOTAL = Metric(
+    "serving_requests_total", "counter", ("channel", "outcome"), "Requests that a pod routed through an alias, by how the engine answered."
+)
+SERVING_IN_FLIGHT = Metric("serving_in_flight", "gauge", ("channel",), "Requests through an alias that are in a pod's engine.")
+SERVING_FLIPS_TOTAL = Metric("serving_flips_total", "counter", ("channel",), "Times a pod replaced the routes of a channel.")
+SERVING_REFUSED_TOTAL = Metric(
+    "serving_refused_total", "counter", ("reason",), "Requests outside the allow-list, without a served alias, or without the API key."
+)
+SERVING_DOCUMENTS_REFUSED_TOTAL = Metric(
+    "serving_documents_refused_total", "counter", ("reason",), "Channel documents that a pod refused, by reason."
+)
+SERVING_CAPTURED_TOTAL = Metric("serving_captured_total", "counter", ("channel",), "Replies written to traffic segments.")
+SERVING_CAPTURE_DROPPED_TOTAL = Metric(
+    "serving_capture_dropped_total", "counter", ("channel", "reason"), "Replies and feedback not written to traffic segments, by reason."
+)
+SERVING_FEEDBACK_TOTAL = Metric("serving_feedback_total", "counter", ("channel",), "Feedback written to traffic segments.")
+
+SERVING_METRICS: tuple[Metric, ...] = (
+    SERVING_REQUESTS_TOTAL,
+    SERVING_IN_FLIGHT,
+    SERVING_FLIPS_TOTAL,
+    SERVING_REFUSED_TOTAL,
+    SERVING_DOCUMENTS_REFUSED_TOTAL,
+    SERVING_CAPTURED_TOTAL,
+    SERVING_CAPTURE_DROPPED_TOTAL,
+    SERVING_FEEDBACK_TOTAL,
+)
+"""What serving pods show on /metrics, beside vLLM's own."""

@@ -21,10 +21,11 @@ MISSING_POD_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start attempt `attempt`, with the token budget divided by `token_budget_divisor`."""
+    """Start attempt `attempt`, with the token budget divided by `token_budget_divisor`; `after` tells how the one before failed."""
 
     attempt: int
     token_budget_divisor: int = 1
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) 
 _FINAL: dict[int, tuple[CandidateState, ConditionReason]] = {
     ExitCode.CONTRACT: (CandidateState.ERRORED, ConditionReason.CONTRACT_BROKEN),
     ExitCode.NO_SIGNAL: (CandidateState.SKIPPED, ConditionReason.NO_SIGNAL),
-    ExitCode.DIVERGED: (CandidateState.REJECTED, ConditionReason.GATE_REJECTED),
+    ExitCode.DIVERGED: (CandidateState.REJECTED, ConditionReason.STEP_FAILED),
     ExitCode.REPLAY_MISMATCH: (CandidateState.ERRORED, ConditionReason.CAPTURE_BROKEN),
 }
 
@@ -134,7 +135,7 @@ def _retry(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], 
     count = sum(1 for job in attempts if same(job))
     if count >= limit:
         return Ended(last, CandidateState.ERRORED, ConditionReason.STEP_FAILED, f"{text} ({count} attempts)")
-    return Start(last.attempt + 1, divisor)
+    return Start(last.attempt + 1, divisor, text)
 
 
 def _later(attempts: tuple[JobView, ...], last: JobView, same: Callable[[JobView], bool], now: datetime) -> StepState:
@@ -142,7 +143,7 @@ def _later(attempts: tuple[JobView, ...], last: JobView, same: Callable[[JobView
     failures = sum(1 for job in attempts if same(job))
     wait = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_LIMIT_SECONDS)
     left = wait - (now - (last.finished_at or now)).total_seconds()
-    return Start(last.attempt + 1) if left <= 0 else Pause(left)
+    return Start(last.attempt + 1, after=_message(last)) if left <= 0 else Pause(left)
 
 
 def _message(job: JobView) -> str:

@@ -15,7 +15,7 @@ from gatevalve.contracts.kinds import (
     JobStatus,
     SnapshotStatus,
 )
-from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason
+from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason
 from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import with_condition
 from gatevalve.decide.log import name_of
@@ -23,7 +23,7 @@ from gatevalve.decide.plan import CandidateStatusUpdate
 
 STATUS_JOBS = 32
 
-Decided = tuple[bool, ConditionReason, str]
+Decided = tuple[bool, ConditionReason | EntryReason, str]
 """Value, reason and message of the Decided condition."""
 
 
@@ -97,7 +97,7 @@ def _milestones(case: Case, status: AdapterCandidateStatus, running: str) -> lis
     ]
     rows = []
     for kind, done, active in stages:
-        reason, message = ConditionReason.WAITING, ""
+        reason, message = ConditionReason.WAITING, ConditionReason.WAITING.sentence
         if done:
             reason = ConditionReason.DONE
         elif is_artifact and kind is CandidateCondition.SNAPSHOT_READY:

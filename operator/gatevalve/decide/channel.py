@@ -30,7 +30,7 @@ def decide(view: View) -> Plan:
 
 
 def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) -> Plan:
-    log, gate = fold(view.log), _gate_problem(view)
+    log, gate = fold(view.log), _gate_problem(view, spec)
     problem = _log_problem(view, channel, log) or (gate if log.live is None else None)
     if problem is not None:
         told = Plan(statuses=channel_status(view, channel, log, None, problem), events=_log_event(view, channel))
@@ -48,7 +48,7 @@ def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) ->
 def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
     """What stops everything but serving."""
     if view.log.problem is not None:
-        return ConditionReason.LOG_INVALID, view.log.problem
+        return ConditionReason.LOG_INVALID, f"{view.log.problem}; see docs/operations.md"
     adopted = channel.meta.annotations.get(ANNOTATION_ADOPT)
     if log.channel_uid not in (None, channel.meta.uid) and adopted != log.channel_uid:
         text = f"the log belongs to a deleted channel; annotate this one with {ANNOTATION_ADOPT}={log.channel_uid} to go on with it"
@@ -56,11 +56,11 @@ def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | N
     return None
 
 
-def _gate_problem(view: View) -> Problem | None:
+def _gate_problem(view: View, spec: AdapterChannelSpec) -> Problem | None:
     """What stops candidates; a way back needs no gate."""
     if view.policy is not None and view.policy.spec is not None:
         return None
-    text = (view.policy.problem if view.policy else None) or "create the GatePolicy that spec.gatePolicy names"
+    text = (view.policy.problem if view.policy else None) or f"create GatePolicy {spec.gate_policy} in this namespace"
     return ConditionReason.POLICY_MISSING, text
 
 
@@ -124,20 +124,20 @@ def _queue(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Stan
     flying = [case for case in undecided if is_in_flight(log, case.candidate)]
     waiting = [case for case in undecided if not is_in_flight(log, case.candidate)]
     plan = advance(flying[0]) if flying else Plan()
+    ahead, behind = (flying[:1], waiting) if flying else (waiting[:1], waiting[1:])
     if not flying and waiting:
         problem = _not_ready(cases, spec, log, now)
         plan = wait(waiting[0], *problem) if problem else dequeue(waiting[0])
-        waiting = waiting[1:]
-    for case in waiting:
-        plan += wait(case, ConditionReason.BEHIND_ANOTHER, "behind an older candidate of the channel")
+    for case in behind:
+        plan += wait(case, ConditionReason.BEHIND_ANOTHER, f"candidate {ahead[0].candidate.meta.name} goes first")
     return plan
 
 
 def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Problem | None:
     if spec.paused:
-        return ConditionReason.CHANNEL_PAUSED, "spec.paused is set"
+        return ConditionReason.CHANNEL_PAUSED, "spec.paused is true; set it to false to go on"
     if spec.pin is not None:
-        return ConditionReason.CHANNEL_PINNED, "the channel is pinned"
+        return ConditionReason.CHANNEL_PINNED, f"pinned to {spec.pin.entry} by {spec.pin.by}; remove spec.pin to go on"
     if now.blocked:
         return now.reason, now.message
     if not now.settled:

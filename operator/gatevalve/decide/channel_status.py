@@ -70,8 +70,15 @@ def _serving(view: View, channel: ChannelView, now: Standing | None, problem: Pr
     ready = now.serving and now.reason is ConditionReason.AS_EXPECTED and other is None
     return (
         (ChannelCondition.SERVING, now.serving, now.reason, now.message),
-        (ChannelCondition.READY, ready, *(other or (now.reason, now.message))),
+        (ChannelCondition.READY, ready, *(other or (now.reason, now.message + _held(channel)))),
     )
+
+
+def _held(channel: ChannelView) -> str:
+    """What a person holds back, told where people look first."""
+    spec = channel.spec
+    pinned = f"; pinned to {spec.pin.entry} by {spec.pin.by}" if spec and spec.pin else ""
+    return pinned + ("; paused" if spec and spec.paused else "")
 
 
 def _pin_problem(channel: ChannelView, view: View) -> Problem | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from gatevalve.contracts.kinds import Condition
-from gatevalve.contracts.reasons import CandidateCondition, ChannelCondition, ConditionReason
+from gatevalve.contracts.reasons import CandidateCondition, ChannelCondition, ConditionReason, EntryReason
 
 MESSAGE_LIMIT = 1024
 
@@ -24,7 +24,7 @@ def with_condition(
     conditions: tuple[Condition, ...],
     kind: CandidateCondition | ChannelCondition,
     value: bool | None,
-    reason: ConditionReason,
+    reason: ConditionReason | EntryReason,
     message: str,
     now: datetime,
     generation: int,

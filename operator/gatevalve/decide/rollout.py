@@ -49,7 +49,7 @@ def standing(view: View, spec: AdapterChannelSpec, log: LogState) -> Standing:
         failed=len(failed),
     )
     block = _blocked(view, spec, reachable)
-    reason, message = block or _explain(view, live, reachable, failures, serving)
+    reason, message = block or _explain(view, spec, live, reachable, failures, serving)
     return Standing(live, serving, serving or live.status.live_since is not None, pods, failures, reason, message, block is not None)
 
 
@@ -58,6 +58,8 @@ def decide_rollout(view: View, spec: AdapterChannelSpec, log: LogState, now: Sta
     content = committed_document(view, spec, log)
     if not _is_committed(view, content) and _needs_preload(view, now):
         return _preload(view, spec, log, now)
+    if not _has_the_base(view, spec, now):
+        return Plan(statuses=_release_status(view, now), requeue_seconds=POLL_SECONDS)
     document = with_revision(content, view.pool)
     actions: list[CommitDocument | PushDocument | AnnotatePod] = []
     if not _is_committed(view, content):
@@ -107,6 +109,12 @@ def _commit(view: View, spec: AdapterChannelSpec, log: LogState) -> Plan:
 def _needs_preload(view: View, now: Standing) -> bool:
     """Only a promotion of an adapter that has never served waits for verification; a way back goes at once."""
     return now.live.spec.action is Action.PROMOTE and now.live.status.live_since is None and view.pool.document is not None
+
+
+def _has_the_base(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:
+    """A channel's first document waits for a pod that serves its base: a mistyped digest must not keep restarted pods from being ready."""
+    opening = now.live.spec.action is Action.OPEN and now.live.status.live_since is None and view.pool.document is None
+    return not opening or any(_verified(pod, spec, now.live) for pod in _reachable(view))
 
 
 def _is_committed(view: View, content: ChannelDocument) -> bool:
@@ -183,11 +191,11 @@ def _blocked(view: View, spec: AdapterChannelSpec, reachable: list[PodView]) -> 
 
 
 def _explain(
-    view: View, live: EntryView, reachable: list[PodView], failures: tuple[PodFailure, ...], serving: bool
+    view: View, spec: AdapterChannelSpec, live: EntryView, reachable: list[PodView], failures: tuple[PodFailure, ...], serving: bool
 ) -> tuple[ConditionReason, str]:
     entry = name_of(live.spec)
     if not view.pool.pods:
-        return ConditionReason.NO_PODS, "no pod carries the pool's label gatevalve.dev/pool; waiting"
+        return ConditionReason.NO_PODS, f"no pod carries the label gatevalve.dev/pool={spec.serving.pool}; waiting for one"
     if not reachable:
         errors = sorted({pod.error for pod in view.pool.pods if pod.error})
         return ConditionReason.NO_REACHABLE_PODS, "no pod of the pool answers; waiting" + (f": {errors[0]}" if errors else "")

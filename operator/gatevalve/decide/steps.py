@@ -62,7 +62,7 @@ def _snapshot(case: Case, train: Train) -> Plan:
             close_wait_seconds=case.channel.capture.segment_seconds * SEGMENT_WAITS + CLOSE_SLACK_SECONDS,
         )
         manifest = snapshot_job(case.view.settings.place, case.owner, state.attempt, job, int(case.seconds_left))
-        return _started(case, CandidateState.SNAPSHOTTING, manifest, Step.SNAPSHOT)
+        return _started(case, CandidateState.SNAPSHOTTING, manifest, state)
     return _not_done(case, CandidateState.SNAPSHOTTING, state)
 
 
@@ -84,7 +84,7 @@ def _train(case: Case, train: Train, snapshot: SnapshotStatus) -> Plan:
             token_budget_divisor=state.token_budget_divisor,
         )
         manifest = train_job(case.view.settings.place, case.owner, case.channel, state.attempt, job, int(case.seconds_left))
-        return _started(case, CandidateState.TRAINING, manifest, Step.TRAIN, Found(snapshot=snapshot))
+        return _started(case, CandidateState.TRAINING, manifest, state, Found(snapshot=snapshot))
     return _not_done(case, CandidateState.TRAINING, state, Found(snapshot=snapshot))
 
 
@@ -97,7 +97,7 @@ def _fetch(case: Case, artifact: Artifact) -> Plan:
             **_common(case, Step.FETCH, state.attempt), base=case.channel.base, adapter=case.channel.adapter, artifact=artifact
         )
         manifest = fetch_job(case.view.settings.place, case.owner, case.channel, state.attempt, job, int(case.seconds_left))
-        return _started(case, CandidateState.FETCHING, manifest, Step.FETCH)
+        return _started(case, CandidateState.FETCHING, manifest, state)
     return _not_done(case, CandidateState.FETCHING, state)
 
 
@@ -129,7 +129,7 @@ def _evaluate(case: Case, test: AdapterReleaseSpec) -> Plan:
         manifest = _evaluation(case, test, state.attempt)
         if manifest is None:
             return _no_evidence(case, test, "the attempt that made the adapter is gone; apply a new candidate")
-        return _started(case, CandidateState.EVALUATING, manifest, Step.EVALUATE, found)
+        return _started(case, CandidateState.EVALUATING, manifest, state, found)
     if isinstance(state, Ended):
         return _no_evidence(case, test, state.message)
     return _not_done(case, CandidateState.EVALUATING, state, found)
@@ -221,10 +221,11 @@ def _ended(case: Case, step: Ended) -> Plan:
     return Plan((AppendEntry(entry),), events=(event,), requeue_seconds=0)
 
 
-def _started(case: Case, state: CandidateState, manifest: dict[str, Any], step: Step, found: Found | None = None) -> Plan:
+def _started(case: Case, state: CandidateState, manifest: dict[str, Any], start: Start, found: Found | None = None) -> Plan:
     name = manifest["metadata"]["name"]
     statuses = status_update(case, state, found, running=f"Job {name}")
-    return Plan((CreateJob(manifest),), statuses, (case.event(EventReason.STEP_STARTED, f"{step}: Job {name}"),), case.seconds_left)
+    failed = (case.event(EventReason.STEP_FAILED, f"{start.after}; trying again", warning=True),) if start.after else ()
+    return Plan((CreateJob(manifest),), statuses, (*failed, case.event(EventReason.STEP_STARTED, f"Job {name}")), case.seconds_left)
 
 
 def _common(case: Case, step: Step, attempt: int) -> dict[str, Any]:

@@ -66,13 +66,10 @@ def _hold(case: Case, accept: AdapterReleaseSpec, reason: ConditionReason, messa
 
 
 def _promoted(case: Case, accept: AdapterReleaseSpec, promoted: AdapterReleaseSpec) -> Plan:
-    decided = (True, ConditionReason.GATE_PASSED, f"every check passed; promoted in {name_of(promoted)}")
+    decided = (True, promoted.reason, f"every check passed; promoted in {name_of(promoted)}")
     return Plan(statuses=status_update(case, CandidateState.PROMOTED, found_in(accept, name_of(promoted)), decided=decided))
 
 
 def _rejected(case: Case, reject: AdapterReleaseSpec) -> Plan:
-    rejected = reject.verdict is Verdict.REJECTED
-    state = CandidateState.REJECTED if rejected else CandidateState.INCONCLUSIVE
-    reason = ConditionReason.GATE_REJECTED if rejected else ConditionReason.GATE_INCONCLUSIVE
-    decided = (True, reason, f"{reject.reason}: {reject.message}")
-    return Plan(statuses=status_update(case, state, found_in(reject), decided=decided))
+    state = CandidateState.REJECTED if reject.verdict is Verdict.REJECTED else CandidateState.INCONCLUSIVE
+    return Plan(statuses=status_update(case, state, found_in(reject), decided=(True, reject.reason, reject.message)))

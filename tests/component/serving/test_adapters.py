@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from gatevalve.contracts.names import ADAPTER_WEIGHTS
 from gatevalve.contracts.serving import AdapterOnPod, PodReport
+from gatevalve_serving import adapters
+from gatevalve_serving.fetch import fetch
 from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors
 
 pytestmark = pytest.mark.component
@@ -282,15 +285,32 @@ async def test_a_way_back_does_not_wait_for_a_load_that_hangs(rig: PodRig) -> No
 
 
 async def test_documents_that_arrive_during_a_load_are_obeyed_in_the_end(rig: PodRig) -> None:
-    adapters = [rig.adapter(seed) for seed in (1, 2, 3)]
+    three = [rig.adapter(seed) for seed in (1, 2, 3)]
     rig.engine.script.load_seconds = 0.1
     async with rig.running() as pod:
-        for number, adapter in enumerate(adapters):
+        for number, adapter in enumerate(three):
             await pod.put(rig.signed((number + 1, 0), (adapter,), adapter))
             await asyncio.sleep(0.03)
-        report = await pod.until(lambda report: report.committed and set(states(report)) == {adapters[-1].name})
-        await pod.until(lambda report: set(rig.engine.adapters) == {adapters[-1].name})
+        report = await pod.until(lambda report: report.committed and set(states(report)) == {three[-1].name})
+        await pod.until(lambda report: set(rig.engine.adapters) == {three[-1].name})
     assert report.routes[0].entry == "support-000003"
+
+
+async def test_an_adapter_given_up_while_it_is_fetched_never_reaches_the_engine(rig: PodRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up, store_answers = rig.adapter(1), threading.Event()
+
+    def fetch_slowly(*arguments: Any) -> Any:
+        store_answers.wait()
+        return fetch(*arguments)
+
+    monkeypatch.setattr(adapters, "fetch", fetch_slowly)
+    async with rig.running() as pod:
+        await pod.put(rig.signed((1, 0), (given_up,), given_up))
+        await pod.until(lambda report: report.base_digest is not None)
+        assert (await pod.put(rig.signed((2, 0)))).report.committed
+        store_answers.set()
+        await pod.until(lambda report: not report.adapters)
+    assert rig.engine.log == []
 
 
 async def test_a_loaded_adapter_that_changes_its_answers_fails_at_the_next_probe_and_keeps_serving(rig: PodRig) -> None:

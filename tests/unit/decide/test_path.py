@@ -72,11 +72,11 @@ def test_candidates_go_one_at_a_time_oldest_first_each_from_the_incumbent_of_its
         ("train", 11, "Skipped", "NoSignal", ROLLOUT),
         ("train", 10, "Errored", "ContractBroken", ROLLOUT),
         ("train", 13, "Errored", "CaptureBroken", ROLLOUT),
-        ("train", 12, "Rejected", "GateRejected", [*ROLLOUT, "Reject:TrainingDiverged"]),
+        ("train", 12, "Rejected", "TrainingDiverged", [*ROLLOUT, "Reject:TrainingDiverged"]),
         ("train", 14, "Errored", "StepFailed", ROLLOUT),
         ("train", 1, "Errored", "StepFailed", ROLLOUT),
-        ("evaluate", 10, "Inconclusive", "GateInconclusive", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
-        ("evaluate", 1, "Inconclusive", "GateInconclusive", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
+        ("evaluate", 10, "Inconclusive", "EvidenceFailed", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
+        ("evaluate", 1, "Inconclusive", "EvidenceFailed", [*ROLLOUT, "Test:TestOpened", "Reject:EvidenceFailed"]),
     ],
 )
 def test_exit_codes_lead_to_their_ends(step, code, state, reason, story):
@@ -200,6 +200,20 @@ def test_a_pin_rolls_back_also_when_the_policy_was_deleted_and_candidates_are_to
     assert world.condition("GateReady") == ("False", "PolicyMissing")
     assert world.condition("Ready") == ("False", "PolicyMissing")
     assert (world.state(uid), decided(world, uid)) == ("Queued", "ChannelNotReady")
+
+
+def test_a_channel_whose_base_no_pod_serves_is_told_and_never_committed():
+    base = {"name": "tiny-words", "uri": "file:///models/tiny-words", "digest": digest("another base")}
+    world = opened(spec=channel_spec(base=base))
+    assert world.committed is None
+    assert world.condition("Serving") == ("False", "PodsDegraded")
+
+
+def test_a_failed_attempt_is_told_by_an_event_before_the_next():
+    world = opened(script=lambda step, attempt: 1 if step == "train" and attempt == 1 else 0)
+    world.apply("monday")
+    world.run()
+    assert "StepFailed: exit 1; trying again" in world.events
 
 
 def test_without_a_policy_no_log_is_opened():

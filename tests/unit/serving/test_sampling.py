@@ -41,7 +41,7 @@ def test_a_request_that_shapes_nothing_states_no_sampling_and_is_exact_once_neut
     assert effective({**CHAT, **extra, **NEUTRAL}, {}).exact
 
 
-@pytest.mark.parametrize("extra", [value for name, value in SHAPED.items() if name != "a temperature of one"])
+@pytest.mark.parametrize("extra", [pytest.param(value, id=name) for name, value in SHAPED.items() if name != "a temperature of one"])
 def test_shaped_sampling_is_not_exact(extra: dict[str, Any]) -> None:
     assert not effective(CHAT | extra, {}).exact
 

@@ -79,6 +79,12 @@ def test_sft_makes_the_replies_likelier() -> None:
     assert series[-1]["loss"] < series[0]["loss"] - 0.3
 
 
+def test_a_steps_loss_is_divided_by_its_tokens_or_by_rows_of_mean_length() -> None:
+    given = [TrainRow([1] * length, [False] + [True] * (length - 1), [0.0] * length, 1.0) for length in (3, 5)]
+    assert loop_of(Bigram(), "SFT").objective.normaliser(given) == 2 + 4
+    assert loop_of(Bigram(), "LoggedRL").objective.normaliser(given) == 2 * 4.0
+
+
 def test_the_learning_rate_warms_up() -> None:
     model, rates = Bigram(), []
     loop = loop_of(model)

@@ -128,3 +128,4 @@ def test_an_adapter_that_does_not_fit_the_channel_is_refused(
     digest = made(tmp_path, **changes)
     with pytest.raises(ContractError, match=problem):
         publish(tmp_path, digest, **fields)
+    assert not (tmp_path / adapter_dir(CHANNEL_UID, digest)).exists()
