@@ -15,7 +15,7 @@ from rich.panel import Panel
 REPO = Path(__file__).parent.parent
 sys.path.insert(0, str(REPO / "tests"))
 
-from demo.stage import NAMESPACE, Stage, StoryError  # noqa: E402
+from demo.stage import CHANNEL, NAMESPACE, Stage, StoryError  # noqa: E402
 from demo.story import Outcome, Story  # noqa: E402
 from demo.verify import verify_log  # noqa: E402
 from minicluster import Cluster, ClusterError, product_images  # noqa: E402
@@ -51,8 +51,8 @@ def _tell(console: Console, kubeconfig: Path | None, keep: bool) -> int:
         _close(console, cluster, keep)
     finally:
         if not keep:
-            cluster.stop()
-    return 0
+            _leave(stage)
+    return _judge(console, story.outcome)
 
 
 def _cluster(console: Console, kubeconfig: Path | None, keep: bool) -> Cluster:
@@ -83,6 +83,21 @@ def _play(console: Console, stage: Stage) -> Story:
     return story
 
 
+def _leave(stage: Stage) -> None:
+    """Stop the rig; on a cluster of somebody else take away what the demo put there."""
+    if not stage.cluster.owned:
+        stage.uninstall()
+    stage.cluster.stop()
+
+
+def _judge(console: Console, outcome: Outcome) -> int:
+    """What the story must have shown; each line says what it did not."""
+    broken = outcome.broken_promises()
+    for promise in broken:
+        console.print(f"[red]not seen:[/] {promise}")
+    return 1 if broken else 0
+
+
 def _write(outcome: Outcome, stage: Stage) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({**asdict(outcome), "seconds": stage.seconds}, indent=1) + "\n")
@@ -92,8 +107,8 @@ def _write(outcome: Outcome, stage: Stage) -> None:
 def _close(console: Console, cluster: Cluster, keep: bool) -> None:
     if keep:
         lines = [
-            f"export KUBECONFIG={cluster.kubeconfig}",
-            f"{cluster.kubectl_bin} get acand,arel,achan --namespace {NAMESPACE}",
+            f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.kubectl_bin.parent}:{REPO / '.venv' / 'bin'}:$PATH",
+            f"kubectl get acand,arel,achan --namespace {NAMESPACE}; kubectl gatevalve history {CHANNEL}",
             "make cluster-down ARGS='--name demo'   # when you are done",
         ]
         console.print(Panel("\n".join(lines), title="look around"), soft_wrap=True)

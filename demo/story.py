@@ -12,6 +12,8 @@ from demo.stage import CHANNEL, POOL_URL, Stage, StoryError, read_report
 
 SESSION_REPLIES = 640
 LOAD_SECONDS = 25
+REFUSED = ("Rejected", "Inconclusive")
+"""States in which the gate has refused a candidate."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,18 @@ class Outcome:
     flip_ms: list[int] = field(default_factory=list)
     rollback_ms: float | None = None
     chain_ok: bool = False
+
+    def broken_promises(self) -> list[str]:
+        """What the story promises and this telling did not show."""
+        promises = {
+            "a log that verifies": self.chain_ok,
+            "every poisoned candidate refused by the gate": self.poisoned_rejected
+            == sum(row["scores"] != "honest" for row in self.verdicts),
+            "no failed request": self.failed_requests == 0,
+            "a rollback": self.rollback_ms is not None,
+            "held-out accuracy of 0.80 or more, 0.30 above the base": self.curve[-1] >= max(0.80, self.curve[0] + 0.30),
+        }
+        return [promise for promise, kept in promises.items() if not kept]
 
     def count(self, report: dict[str, Any]) -> None:
         """Add a client's requests."""
@@ -124,8 +138,8 @@ class Story:
     def poisoned_days(self, sessions: tuple[Session, ...] = POISONED) -> None:
         """Sessions poisoned through the feedback API, in windows that no later snapshot covers."""
         for session in sessions:
-            if not self.session(session):
-                self.outcome.poisoned_rejected += 1
+            self.session(session)
+            self.outcome.poisoned_rejected += self.outcome.verdicts[-1]["state"] in REFUSED
 
     def way_back(self) -> None:
         """A pin rolls back under streaming load; then the pin is removed and nothing is promoted by itself."""

@@ -11,17 +11,21 @@ from rich.table import Table
 
 from gatevalve.cli.cluster import Reader
 from gatevalve.cli.verify import verify
-from gatevalve.contracts.errors import GatevalveError
+from gatevalve.contracts.errors import ClusterError, GatevalveError
 from gatevalve.io.ports import KubeObject
+
+PLAIN_WIDTH = 200
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `kubectl gatevalve`; 0 = fine, 1 = the log is not sound, 2 = the question could not be asked."""
     args = _parser().parse_args(argv)
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     try:
         reader = Reader.connect(args.kubeconfig, args.namespace)
         things = reader.entries(args.channel)
+        if not things:
+            raise ClusterError(f"no entry of channel {args.channel} in namespace {reader.namespace}; check the name, or give --namespace")
         if args.command == "history":
             console.print(history(args.channel, things))
             return 0
@@ -33,20 +37,21 @@ def main(argv: list[str] | None = None) -> int:
 
 def history(channel: str, things: list[KubeObject]) -> Table:
     """The log as a table."""
-    table = Table(title=f"log of channel {channel}")
-    for column in ("entry", "decided", "action", "reason", "verdict", "candidate", "serves", "by"):
+    table = Table(title=f"log of channel {channel}", box=None, title_justify="left")
+    for column in ("entry", "action", "reason", "serves"):
+        table.add_column(column, no_wrap=True)
+    for column in ("candidate", "decided", "by"):
         table.add_column(column)
     for thing in things:
         spec = thing["spec"]
         serves = spec.get("serves") or {}
         table.add_row(
             thing["metadata"]["name"],
-            spec["decidedAt"],
             spec["action"],
             spec["reason"],
-            spec.get("verdict", ""),
-            (spec.get("candidate") or {}).get("name", ""),
             serves.get("adapter") or ("the base" if serves.get("base") else ""),
+            (spec.get("candidate") or {}).get("name", ""),
+            spec["decidedAt"],
             spec["actor"],
         )
     return table

@@ -44,7 +44,9 @@ def _key(things: list[KubeObject], certificates: list[bytes], expected: str | No
     keys = {key.key_id: key for key in map(VerifyKey.from_certificate, certificates)}
     if wanted not in keys:
         raise ContractError(
-            "keyId", f"no certificate in gatevalve-keys has digest {wanted}", "restore the certificate or give --key-sha256"
+            "keyId",
+            f"no certificate in gatevalve-keys has digest {wanted}",
+            "restore the certificate; if you gave --key-sha256, this log is not signed by that key",
         )
     return keys[wanted]
 

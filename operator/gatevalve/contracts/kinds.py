@@ -228,7 +228,9 @@ class SnapshotWindow(Contract):
     last: Duration | None = Field(
         default=None, description="The span before the candidate's creation, for example 24h or 1h30m (hours, minutes, seconds)."
     )
-    from_: Timestamp | None = Field(default=None, alias="from", description="Start of the window, inclusive: RFC 3339 in UTC, for example 2026-01-01T09:00:00Z.")
+    from_: Timestamp | None = Field(
+        default=None, alias="from", description="Start of the window, inclusive: RFC 3339 in UTC, for example 2026-01-01T09:00:00Z."
+    )
     to: Timestamp | None = Field(default=None, description="End of the window, exclusive: RFC 3339 in UTC.")
     digest: DigestField | None = Field(default=None, description="An existing snapshot of this channel.")
 
@@ -283,7 +285,10 @@ class AdapterCandidateSpec(Contract):
     channel: Name = Field(description="The AdapterChannel in this namespace.")
     train: Train | None = Field(default=None, description="Train an adapter; either this or artifact.")
     artifact: Artifact | None = Field(default=None, description="Take an adapter made elsewhere; either this or train.")
-    deadline: Duration = Field(default="6h", description="The candidate ends as Errored when it has no verdict so long after it left the queue, for example 6h or 90m.")
+    deadline: Duration = Field(
+        default="6h",
+        description="The candidate ends as Errored when it has no verdict so long after it left the queue, for example 6h or 90m.",
+    )
     approval: Approval | None = Field(
         default=None,
         description="A person's decision; the only field that may be added later, once.",

@@ -1,4 +1,4 @@
-"""Metrics of operator and serving pods: name, labels and one sentence each; the reference page and the dashboard are checked against them."""
+"""Metrics of operator and serving pods: name, labels and one sentence; the reference page and the dashboard are checked against them."""
 
 from __future__ import annotations
 

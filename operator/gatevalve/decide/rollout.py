@@ -169,7 +169,7 @@ def _blocked(view: View, spec: AdapterChannelSpec, reachable: list[PodView]) -> 
     if view.pool.alias_owner is not None:
         return (
             ConditionReason.ALIAS_CONFLICT,
-            f"channel {view.pool.alias_owner} already serves alias {spec.alias} on pool {spec.serving.pool}",
+            f"channel {view.pool.alias_owner} holds alias {spec.alias} on pool {spec.serving.pool}; see docs/operations.md",
         )
     for pod in reachable:
         limits = pod.report.limits if pod.report else None

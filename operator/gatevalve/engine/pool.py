@@ -54,7 +54,8 @@ class PoolReader:
         self._ports.answers.keep_only(channel, frozenset(pod.uid for pod in pods))
         document, problem = _document(configmap, channel, self._ports.key)
         version = configmap["metadata"]["resourceVersion"] if configmap else None
-        whole = PoolView(document, problem, version, tuple(views), alias_owner(self._ports.cache, channel, spec))
+        owner = alias_owner(self._ports.cache, channel, spec) or left_over(configmap, channel, spec.alias, self._ports.key)
+        whole = PoolView(document, problem, version, tuple(views), owner)
         return replace(whole, timings=self._timings(channel, whole))
 
     def _pods(self, pool: str) -> list[PodView]:
@@ -111,6 +112,15 @@ def alias_owner(cache: ObjectCache, channel: str, spec: AdapterChannelSpec) -> s
     ]
     first = min(rivals, default=("", channel))[1]
     return first if first != channel else None
+
+
+def left_over(configmap: KubeObject | None, channel: str, alias: str, key: VerifyKey) -> str | None:
+    """Another channel whose document in the pool's ConfigMap holds the alias: deleting a channel changes nothing in serving."""
+    for other in sorted((configmap or {}).get("data") or {}):
+        signed, _ = _document(configmap, other, key)
+        if other != channel and signed is not None and signed.document.alias == alias:
+            return other
+    return None
 
 
 def _document(configmap: KubeObject | None, channel: str, key: VerifyKey) -> tuple[SignedDocument | None, str | None]:

@@ -160,6 +160,13 @@ async def test_the_alias_belongs_to(sentence: str, scene: Scene) -> None:
     assert (await scene.view()).pool.alias_owner == owner
 
 
+async def test_the_alias_stays_with_a_deleted_channel_whose_document_pods_still_hold(scene: Scene) -> None:
+    document = _document(scene, "gone").model_copy(update={"alias": "support"})
+    signed = scene.key.sign_document(document).canonical().decode()
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {"gone": signed}})
+    assert (await scene.view()).pool.alias_owner == "gone"
+
+
 # ---- log
 
 
