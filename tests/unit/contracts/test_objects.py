@@ -135,7 +135,7 @@ def damage(draw: st.DrawFn, spec: Any, at: tuple[Any, ...]) -> None:
 @given(damaged())
 def test_damaged_objects_are_judged_alike(kind_and_spec: tuple[str, Any]) -> None:
     kind, spec = kind_and_spec
-    findings = broken_types(kind, spec)
+    findings = broken_types(kind, without_nulls(spec))
     if not accepts(kind, spec):
         assert findings, f"the schema refuses what the contract accepts: {json.dumps(spec)}"
     else:
