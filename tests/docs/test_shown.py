@@ -1,4 +1,4 @@
-"""What the docs show is true: every YAML is loaded by the contracts, every command is one that tests run, every link leads somewhere."""
+"""What the docs show is true: every YAML is loaded by the contracts, every command shown as bash is one that tests run, every link leads somewhere."""
 
 from __future__ import annotations
 
