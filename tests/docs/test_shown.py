@@ -1,4 +1,4 @@
-"""What the docs show is true: every YAML is loaded by the contracts, every command shown as bash is one that tests run, every link leads somewhere."""
+"""What the docs show is true: YAML is loaded by the contracts, bash is run by tests, links lead somewhere."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def settings(key_id: str) -> Settings:
         models_host_path="/models",
         run_as_user=1000,
     )
-    return Settings(place=place, operator_version="0.1.0", key_id=key_id)
+    return Settings(place=place, operator_version="0.1.0", key_id=key_id, started_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def draft(sequence: int, action: Action = Action.TEST, channel: str = "support", uid: str = CHANNEL_UID, **more: Any) -> AdapterReleaseSpec:

@@ -74,7 +74,7 @@ PLACE = Place(
     models_host_path="/models",
     run_as_user=1000,
 )
-SETTINGS = Settings(place=PLACE, operator_version="0.1.0", key_id=KEY_ID)
+SETTINGS = Settings(place=PLACE, operator_version="0.1.0", key_id=KEY_ID, started_at=START)
 
 
 def digest(text: str) -> str:
@@ -133,6 +133,7 @@ class SimPod:
 
     name: str
     fails: bool = False
+    reason: str | None = None
     reachable: bool = True
     limits: EngineLimits = LIMITS
     document: ChannelDocument | None = None
@@ -189,6 +190,7 @@ class SimPod:
             document_digest=document.digest_of() if document else None,
             committed=document is not None and self.answering == document.routes[0].entry,
             routes=document.routes if document else (),
+            reason=self.reason,
             adapters=tuple(self._adapter(a.name, a.digest) for a in document.adapters) if document else (),
         )
 
@@ -247,6 +249,9 @@ class World:
     kill_after: int | None = None
     store_down: bool = False
     policy_deleted: bool = False
+    started_at: datetime = START
+    alias_owner: str | None = None
+    names_evidence: bool = True
     evidence_problem: str | None = None
     evidence_digest: str | None = None
 
@@ -276,14 +281,16 @@ class World:
         """What gather would build."""
         return View(
             now=self.now,
-            settings=SETTINGS,
+            settings=replace(SETTINGS, started_at=self.started_at),
             name="support",
             channel=ChannelView(ObjectMeta("support", self.channel_uid, annotations=self.annotations), self.spec, self.channel_status),
             policy=None if self.policy_deleted else PolicyView("support-v1", self.policy, self.policy.digest_of()),
             log=LogView(tuple(self.log), self.log_problem),
             candidates=tuple(self.candidates.values()),
             jobs=tuple(job.view for job in self.jobs.values()),
-            pool=PoolView(document=self.committed, resource_version="1", pods=tuple(pod.view() for pod in self.pods)),
+            pool=PoolView(
+                document=self.committed, resource_version="1", pods=tuple(pod.view() for pod in self.pods), alias_owner=self.alias_owner
+            ),
             evidence=self._evidence(),
         )
 
@@ -412,6 +419,8 @@ class World:
             return {"snapshot": SnapshotResult(snapshot_digest=digest(job.candidate_uid), rows=640, rewarded=640)}
         if job.step in ("train", "fetch"):
             return {"adapter": AdapterResult(adapter_digest=self.adapter_of(job.candidate_uid), steps=12)}
+        if not self.names_evidence:
+            return {}
         report = self._report(self._job_input(job.name))
         return {"evidence": EvidenceResult(evidence_digest=report.digest_of(), pairs_digest=report.pairs.sha256)}
 

@@ -109,7 +109,7 @@ def _engine(place: Place, spec: AdapterChannelSpec, job: EvaluateInput) -> dict[
         "engine",
         spec.evaluation.pod.image or place.serving_image,
         args,
-        [{"name": "VLLM_HOST_IP", "value": "127.0.0.1"}, *({**item} for item in spec.evaluation.pod.env or ())],
+        [*_template_env(spec.evaluation.pod), {"name": "VLLM_HOST_IP", "value": "127.0.0.1"}],
         [*_data([(f"{job.channel_uid}/adapters", True)]), *_models(place), {"name": "shm", "mountPath": "/dev/shm"}],
     )
     container["restartPolicy"] = "Always"
@@ -147,7 +147,7 @@ def _trainer_job(
         str(step),
         template.image or place.trainer_image,
         [str(step)],
-        [*_job_env(job), *env, *({**item} for item in template.env or ())],
+        [*_template_env(template), *_job_env(job), *env],
         [*_data(mounts), *_models(place)],
     )
     container["resources"] = template.resources or {}
@@ -274,6 +274,11 @@ def _container(name: str, image: str, args: list[str], env: list[dict[str, Any]]
 
 def _job_env(job: JobInput) -> list[dict[str, Any]]:
     return [{"name": names.ENV_JOB, "value": job.model_dump_json(by_alias=True, exclude_none=True)}]
+
+
+def _template_env(template: PodTemplate) -> list[dict[str, Any]]:
+    """The channel's variables; they come before our own, because the last of one name counts."""
+    return [variable.wire() for variable in template.env or ()]
 
 
 def _secret_env(name: str, key: str) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class AlreadyExistsError(ConflictError):
     """An object of that name exists: the create, which is a compare-and-swap, was lost."""
 
 
+class InvalidError(ClusterError):
+    """The API server refuses the object as it is: sending it again is of no use."""
+
+
 class NotFoundError(ClusterError):
     """The object to be changed does not exist."""
 

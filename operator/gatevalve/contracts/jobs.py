@@ -61,6 +61,10 @@ class PublishInput(JobInput):
     adapter: AdapterShape
     adapter_digest: DigestField
     produced_by: ShortText = Field(description="The attempt that made the adapter.")
+    incumbent_digest: DigestField | None = Field(
+        default=None, description="Verified as well, because the candidate is measured against it."
+    )
+    anchor_digest: DigestField | None = Field(default=None, description="Verified as well, because the candidate is measured against it.")
 
 
 class EvaluateInput(JobInput):

@@ -51,6 +51,25 @@ Conditions = Annotated[
 ]
 
 
+class Variable(Contract):
+    """An environment variable with its value in plain text: whoever edits a channel must not reach a Secret through its Jobs."""
+
+    model_config = ConfigDict(
+        json_schema_extra=api_rules(("!self.name.startsWith('GATEVALVE_')", "names that start with GATEVALVE_ are the operator's own"))
+    )
+
+    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        description="Name of the variable; not one that starts with GATEVALVE_."
+    )
+    value: Message = Field(description="Its value, at most 1024 characters of plain text.")
+
+    @model_validator(mode="after")
+    def _is_not_the_operators(self) -> Self:
+        if self.name.startswith("GATEVALVE_"):
+            raise ValueError("names that start with GATEVALVE_ are the operator's own")
+        return self
+
+
 class PodTemplate(Contract):
     """What a Job's Pod needs from the cluster; passed through as it is."""
 
@@ -60,8 +79,9 @@ class PodTemplate(Contract):
     tolerations: Annotated[tuple[PassedThrough, ...], Field(max_length=16)] | None = Field(
         default=None, description="Taints the Pod tolerates."
     )
-    env: Annotated[tuple[PassedThrough, ...], Field(max_length=64)] | None = Field(
-        default=None, description="Extra environment of the container."
+    env: Annotated[tuple[Variable, ...], Field(max_length=64)] | None = Field(
+        default=None,
+        description="Extra environment of the container, as names with plain values; Secrets cannot be passed, and the operator's own win.",
     )
     priority_class_name: ObjectName | None = Field(default=None, description="Priority class of the Pod.")
     queue_name: ObjectName | None = Field(default=None, description="Kueue local queue (label kueue.x-k8s.io/queue-name of the Job).")
@@ -88,7 +108,12 @@ class AdapterShape(Contract):
 class Serving(Contract):
     """Where and how the channel is served."""
 
-    pool: Name = Field(description="Pods labelled gatevalve.dev/pool=<pool> in this namespace serve the channel.")
+    pool: Name = Field(
+        description="Pods labelled gatevalve.dev/pool=<pool> in this namespace serve the channel; fixed for its life.",
+        json_schema_extra=api_rules(
+            ("self == oldSelf", "pool is immutable, because the old pool would go on answering: create another channel")
+        ),
+    )
     port: int = Field(default=8000, ge=1, le=65_535, description="Port of the engine on every pod.")
     min_verified_percent: int = Field(
         default=80, ge=1, le=100, description="Share of reachable pods that must have verified a release before it is committed."
@@ -142,7 +167,10 @@ class AdapterChannelSpec(Contract):
 
     model_config = ConfigDict(json_schema_extra=api_rules(("self.alias != self.base.name", "alias must differ from base.name")))
 
-    alias: Name = Field(description="What clients send as model; before the first release it answers from the base.")
+    alias: Name = Field(
+        description="What clients send as model; before the first release it answers from the base. Fixed for the life of the channel.",
+        json_schema_extra=api_rules(("self == oldSelf", "alias is immutable, because clients and pods hold it: create another channel")),
+    )
     base: Base = Field(
         description="The frozen base model; fixed for the life of the channel.",
         json_schema_extra=api_rules(

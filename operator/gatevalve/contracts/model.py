@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
@@ -83,5 +84,19 @@ BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
 Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$", min_length=2)]
 """A span in Go's notation, whole hours, minutes and seconds of at most six digits each: 24h, 90m, 1h30m."""
 
-Timestamp = Annotated[str, Field(max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$")]
+
+def _on_the_calendar(text: str) -> str:
+    """The pattern, which the API server checks too, knows digits only."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text} is no instant of the calendar: {error}") from error
+    return text
+
+
+Timestamp = Annotated[
+    str,
+    Field(max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"),
+    AfterValidator(_on_the_calendar),
+]
 """UTC instant in RFC 3339."""

@@ -13,6 +13,7 @@ from gatevalve.decide.view import JobView
 
 UNKNOWN_ATTEMPTS = 3
 RESUMES = 10
+BACKEND_ATTEMPTS = 10
 MEMORY_ATTEMPTS = 2
 BACKOFF_SECONDS = 10
 BACKOFF_LIMIT_SECONDS = 300
@@ -98,7 +99,8 @@ def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) 
     if _is_memory(last):
         return _retry(attempts, MEMORY_ATTEMPTS, _is_memory, text, divisor=2)
     if _is_backend(last):
-        return _later(attempts, last, _is_backend, now)
+        again = _retry(attempts, BACKEND_ATTEMPTS, _is_backend, text)
+        return again if isinstance(again, Ended) else _later(attempts, last, _is_backend, now)
     if _is_interruption(last):
         return _retry(attempts, RESUMES, _is_interruption, text)
     again = _retry(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text)

@@ -130,8 +130,8 @@ class Case:
 
 
 def precise(moment: datetime) -> str:
-    """A UTC instant with its microseconds: the edges of a window."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """A UTC instant with its microseconds: the edges of a window. (strftime writes years before 1000 with fewer than four digits.)"""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def has_verdict(log: LogState, candidate: CandidateView) -> bool:

@@ -78,10 +78,13 @@ def _opening(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: Lo
 
 
 def _way_back(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan | None:
-    """A person's pin, or a promotion that did not settle: a Rollback entry, at once."""
-    if spec.pin is not None:
-        target = log.serving_entry(spec.pin.entry)
-        if target is None or log.restored(target.spec) == log.restored(now.live.spec):
+    """A person's pin, or a promotion that did not settle: a Rollback entry, at once.
+
+    A pin to what serves already is written as well: it is a person's decision, and what was measured before it is stale.
+    """
+    target = log.serving_entry(spec.pin.entry) if spec.pin is not None else None
+    if spec.pin is not None and target is not None:
+        if now.live.spec.action is Action.ROLLBACK and log.restored(target.spec) == log.restored(now.live.spec):
             return None
         entry = entries.rollback_entry(view, log, target, EntryReason.PINNED, spec.pin.reason, spec.pin.by)
     elif rollout_failed(view, spec, now) and len(log.serving) > 1:
@@ -95,8 +98,9 @@ def _way_back(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: L
 
 def _may_roll_out(view: View, now: Standing) -> bool:
     """No document follows an entry before its copy, but a way back goes at once; and no two channels serve one alias."""
-    copied = now.live.exported or now.live.spec.action is Action.ROLLBACK
-    return copied and view.pool.alias_owner is None
+    if now.live.spec.action is Action.ROLLBACK:
+        return True
+    return now.live.exported and view.pool.alias_owner is None
 
 
 def _copies(view: View) -> Plan | None:
@@ -165,7 +169,7 @@ def _orphaned_test(view: View, log: LogState) -> Plan | None:
 
 def _cases(view: View, spec: AdapterChannelSpec, log: LogState) -> list[Case]:
     """The readable candidates, oldest first."""
-    uid = log.channel_uid or ""
+    uid = log.store_uid
     ordered = sorted(view.candidates, key=lambda candidate: (candidate.meta.created_at or view.now, candidate.meta.name))
     return [Case(view, spec, uid, log, one, one.spec) for one in ordered if one.spec is not None and not one.meta.deleting]
 

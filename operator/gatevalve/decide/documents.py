@@ -94,7 +94,7 @@ def _document(view: View, spec: AdapterChannelSpec, log: LogState, adapters: tup
         namespace=view.settings.namespace,
         pool=spec.serving.pool,
         channel=view.name,
-        uid=live.spec.channel.uid,
+        uid=log.store_uid,
         base_name=spec.base.name,
         base_digest=spec.base.digest,
         key_id=view.settings.key_id,

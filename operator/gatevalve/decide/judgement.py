@@ -47,7 +47,7 @@ def _ledger(log: LogState, test: AdapterReleaseSpec, base_digest: str, evidence:
     policy = log.policy_named(gate.policy_digest)
     trained = lineage.artifact_digest is None
     return Ledger(
-        channel_uid=test.channel.uid,
+        channel_uid=log.store_uid,
         candidate_uid=candidate.uid,
         test_entry=name_of(test),
         test_digest=test.digest or "",

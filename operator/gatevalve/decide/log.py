@@ -53,6 +53,11 @@ class LogState:
         return next((spec.channel.uid for spec in reversed(self.specs) if spec.action is Action.OPEN), None)
 
     @property
+    def store_uid(self) -> str:
+        """The uid that prefixes the channel's paths in the store: of the channel that opened the log first, also after an adoption."""
+        return self.specs[0].channel.uid if self.entries else ""
+
+    @property
     def policy(self) -> GatePolicySpec | None:
         """The policy in force."""
         return next((spec.policy for spec in reversed(self.specs) if spec.policy is not None), None)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from gatevalve.contracts.kinds import AdapterChannelSpec, AdapterReleaseStatus, PodFailure, PodsStatus
 from gatevalve.contracts.reasons import Action, ChannelCondition, ConditionReason, EventReason, PodReason
 from gatevalve.contracts.serving import AdapterState, ChannelDocument
-from gatevalve.decide.conditions import instant, timestamp, with_condition
+from gatevalve.decide.conditions import condition_of, instant, timestamp, with_condition
 from gatevalve.decide.documents import committed_document, preload_document, with_revision
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.plan import AnnotatePod, CommitDocument, Event, Plan, PushDocument, ReleaseStatusUpdate
@@ -56,7 +56,7 @@ def standing(view: View, spec: AdapterChannelSpec, log: LogState) -> Standing:
 def decide_rollout(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
     """The next step of the rollout: nothing when every reachable pod serves the live entry from the committed document."""
     content = committed_document(view, spec, log)
-    if not _is_committed(view, content) and _needs_preload(view, now):
+    if not _is_committed(view, content) and _needs_preload(now):
         return _preload(view, spec, log, now)
     if not _has_the_base(view, spec, now):
         return Plan(statuses=_release_status(view, now), requeue_seconds=POLL_SECONDS)
@@ -72,11 +72,12 @@ def decide_rollout(view: View, spec: AdapterChannelSpec, log: LogState, now: Sta
 
 
 def rollout_failed(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:
-    """A promotion has not settled in time although a pod was reachable all the while."""
+    """A promotion has not settled in time although it was being rolled out and a pod was reachable all the while."""
     since = [pod.ready_since for pod in _reachable(view) if pod.ready_since is not None]
-    if now.live.spec.action is not Action.PROMOTE or now.settled or not since:
+    begun = condition_of(now.live.status.conditions, ChannelCondition.SERVING)
+    if now.live.spec.action is not Action.PROMOTE or now.settled or not since or not now.live.exported or begun is None:
         return False
-    start = max(instant(now.live.spec.decided_at), min(since))
+    start = max(instant(begun.last_transition_time), min(since), view.settings.started_at)
     return view.now - start > timedelta(seconds=spec.serving.rollout_seconds)
 
 
@@ -106,9 +107,9 @@ def _commit(view: View, spec: AdapterChannelSpec, log: LogState) -> Plan:
     return Plan((commit, *(PushDocument(pod.name, document) for pod in _reachable(view))), requeue_seconds=0)
 
 
-def _needs_preload(view: View, now: Standing) -> bool:
+def _needs_preload(now: Standing) -> bool:
     """Only a promotion of an adapter that has never served waits for verification; a way back goes at once."""
-    return now.live.spec.action is Action.PROMOTE and now.live.status.live_since is None and view.pool.document is not None
+    return now.live.spec.action is Action.PROMOTE and now.live.status.live_since is None
 
 
 def _has_the_base(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:
@@ -159,7 +160,7 @@ def _failure(pod: PodView, spec: AdapterChannelSpec, live: EntryView) -> PodFail
     for adapter in report.adapters:
         if adapter.digest == served_digest(live) and adapter.state is AdapterState.FAILED:
             return PodFailure(pod=pod.name, reason=adapter.reason or PodReason.LOAD_FAILED, message=adapter.message or "")
-    if report.reason is not None and not _answers(pod, live):
+    if report.reason is not None and not _answers(pod, live) and tuple(report.revision)[:1] == (live.spec.sequence,):
         return PodFailure(pod=pod.name, reason=report.reason, message=report.message or "")
     return None
 

@@ -132,6 +132,8 @@ def _evaluate(case: Case, test: AdapterReleaseSpec) -> Plan:
         return _started(case, CandidateState.EVALUATING, manifest, state, found)
     if isinstance(state, Ended):
         return _no_evidence(case, test, state.message)
+    if isinstance(state, Done):
+        return _no_evidence(case, test, "the evaluation ended without naming its evidence; see its log")
     return _not_done(case, CandidateState.EVALUATING, state, found)
 
 
@@ -142,7 +144,15 @@ def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str,
     if gate is None or adapter is None or policy is None or made_by is None or test.digest is None:
         return None
     common, base = _common(case, Step.EVALUATE, attempt), case.channel.base
-    publish = PublishInput(**common, base=base, adapter=case.channel.adapter, adapter_digest=adapter, produced_by=made_by)
+    publish = PublishInput(
+        **common,
+        base=base,
+        adapter=case.channel.adapter,
+        adapter_digest=adapter,
+        produced_by=made_by,
+        incumbent_digest=gate.incumbent_digest,
+        anchor_digest=gate.anchor_digest,
+    )
     job = EvaluateInput(
         **common,
         sealed=case.view.settings.sealed_url,
@@ -183,7 +193,7 @@ def _judge(case: Case, test: AdapterReleaseSpec, done: Done) -> Plan:
     result, evidence = done.termination.evidence, case.view.evidence
     if result is None or evidence is None or evidence.test_entry != name_of(test):
         return Plan(requeue_seconds=EVIDENCE_POLL_SECONDS)
-    where = EvidenceStatus(uri=evidence_dir(test.channel.uid, name_of(test)), digest=result.evidence_digest)
+    where = EvidenceStatus(uri=evidence_dir(case.channel_uid, name_of(test)), digest=result.evidence_digest)
     judged = judge_test(case.log, test, case.channel.base.digest, evidence, result)
     if judged.verdict is Verdict.ACCEPTED:
         entry = entries.accept_entry(case.view, case.log, test, where, judged.effect_basis_points)

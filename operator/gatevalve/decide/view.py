@@ -168,6 +168,7 @@ class Settings:
     place: Place
     operator_version: str
     key_id: str
+    started_at: datetime
     data_url: str = "file:///gatevalve/data"
     sealed_url: str = "file:///gatevalve/sealed"
     actor: str = "gatevalve"

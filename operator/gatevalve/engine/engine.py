@@ -126,9 +126,9 @@ class Engine:
         """One reconcile; answers when to look again."""
         started = self._ports.clock.monotonic()
         view = await self._gatherer.gather(channel)
+        spec = view.channel.spec if view.channel else None
+        self._watchers.follow(channel, spec.serving.port if spec else 0, view.pool.pods)
         plan = self._decide(view)
-        if view.channel is not None and view.channel.spec is not None:
-            self._watchers.follow(channel, view.channel.spec.serving.port, view.pool.pods)
         await self._executor.execute(plan, view)
         self.metrics.observed(view, plan)
         self.metrics.histogram(contracts.RECONCILE_SECONDS).observe(self._ports.clock.monotonic() - started)

@@ -207,10 +207,10 @@ def _parsed(contract: type[C], thing: KubeObject) -> tuple[C | None, str | None]
 
 
 def _open_test(log: LogView) -> tuple[str, str, str] | None:
-    """(entry, channel uid, candidate uid) of the newest test without a verdict."""
+    """(entry, uid of the store's paths, candidate uid) of the newest test without a verdict."""
     specs = [view.spec for view in log.entries]
     decided = {spec.candidate.uid for spec in specs if spec.candidate and spec.action in (Action.ACCEPT, Action.REJECT)}
     for spec in reversed(specs):
         if spec.action is Action.TEST and spec.candidate and spec.candidate.uid not in decided:
-            return entry_name(spec.channel.name, spec.sequence), spec.channel.uid, spec.candidate.uid
+            return entry_name(spec.channel.name, spec.sequence), specs[0].channel.uid, spec.candidate.uid
     return None

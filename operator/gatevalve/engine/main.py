@@ -46,7 +46,7 @@ async def run(environment: Environment) -> None:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        engine = Engine(ports, environment.settings(signer.key_id), decide, registry)
+        engine = Engine(ports, environment.settings(signer.key_id, ports.clock.now()), decide, registry)
         async with listening(application(engine, registry), environment.metrics_port):
             await engine.start()
             log.info("serving namespace %s with key %s", environment.place.namespace, signer.key_id)

@@ -54,9 +54,14 @@ class PoolReader:
         self._ports.answers.keep_only(channel, frozenset(pod.uid for pod in pods))
         document, problem = _document(configmap, channel, self._ports.key)
         version = configmap["metadata"]["resourceVersion"] if configmap else None
-        owner = alias_owner(self._ports.cache, channel, spec) or left_over(configmap, channel, spec.alias, self._ports.key)
-        whole = PoolView(document, problem, version, tuple(views), owner)
+        whole = PoolView(document, problem, version, tuple(views), self._alias_owner(channel, spec, configmap, document))
         return replace(whole, timings=self._timings(channel, whole))
+
+    def _alias_owner(self, channel: str, spec: AdapterChannelSpec, configmap: KubeObject | None, own: SignedDocument | None) -> str | None:
+        """Another channel that holds the alias: whoever is committed, before the oldest: age must not take an alias from who serves it."""
+        if own is not None and own.document.alias == spec.alias:
+            return None
+        return left_over(configmap, channel, spec.alias, self._ports.key) or alias_owner(self._ports.cache, channel, spec)
 
     def _pods(self, pool: str) -> list[PodView]:
         labelled = (pod for pod in self._ports.cache.all(PODS) if (pod["metadata"].get("labels") or {}).get(LABEL_POOL) == pool)

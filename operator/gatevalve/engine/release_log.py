@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 
 from gatevalve.contracts.canonical import Digest, sha256
@@ -13,6 +14,8 @@ from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.chain import Chain, Link, belongs_to, compare, exported, read_link, verify_chain
 from gatevalve.io.ports import ADAPTER_RELEASES, Cluster, KubeObject, LogStore
 from gatevalve.io.signing import VerifyKey
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -52,6 +55,7 @@ class ReleaseLogs:
         """Take the API, what the watches told, the external log and the only key that entries may be signed with."""
         self._cluster, self._cache, self._external, self._key = cluster, cache, external, key
         self._links: dict[str, tuple[str, Link]] = {}
+        self._errors: dict[str, str | None] = {}
 
     async def read(self, channel: str, channel_uid: str | None) -> LogView:
         """The log, proven fresh. A problem is reported only after a second look at live data. Raises ClusterError."""
@@ -75,8 +79,15 @@ class ReleaseLogs:
             copies = await self._external.read(uids)
         except StoreError as caught:
             copies, error = self._external.known(uids), str(caught)
+        self._tell(channel, error)
         entries = tuple(EntryView(link.spec, link.status, exported(link, copies)) for link in chain.links)
         return LogView(entries, chain.problem or compare(chain, copies), error)
+
+    def _tell(self, channel: str, error: str | None) -> None:
+        """Once for each change, because a channel is read again and again while its external log does not answer."""
+        before, self._errors[channel] = self._errors.get(channel), error
+        if error is not None and error != before:
+            log.warning("%s: its external log cannot be read, nothing new is served before it can: %s", channel, error)
 
     async def _fresh(self, channel: str) -> Chain:
         """From the cache, when the API server has nothing under the next name; from a live list otherwise."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,9 +41,9 @@ class Environment:
             metrics_port=_number(env, "GATEVALVE_METRICS_PORT", DEFAULT_METRICS_PORT),
         )
 
-    def settings(self, key_id: str) -> Settings:
+    def settings(self, key_id: str, started_at: datetime) -> Settings:
         """What decisions need of it."""
-        return Settings(place=self.place, operator_version=version("gatevalve"), key_id=key_id)
+        return Settings(place=self.place, operator_version=version("gatevalve"), key_id=key_id, started_at=started_at)
 
 
 def _place(env: Mapping[str, str]) -> Place:

@@ -14,7 +14,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from gatevalve.contracts.errors import AlreadyExistsError, ClusterError, ConflictError, NotFoundError
+from gatevalve.contracts.errors import AlreadyExistsError, ClusterError, ConflictError, InvalidError, NotFoundError
 from gatevalve.io.ports import KubeObject, Listing, Resource
 
 REQUEST_SECONDS = 10
@@ -115,8 +115,9 @@ class KubeCluster:
 
 def _error(what: str, status: int, raw: bytes) -> ClusterError:
     reason, message = _status(raw)
-    kind = {404: NotFoundError, 409: AlreadyExistsError if reason == "AlreadyExists" else ConflictError}.get(status, ClusterError)
-    return kind(f"{what}: {status} {reason}: {message}")
+    taken = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
+    kinds: dict[int, type[ClusterError]] = {400: InvalidError, 404: NotFoundError, 409: taken, 422: InvalidError}
+    return kinds.get(status, ClusterError)(f"{what}: {status} {reason}: {message}")
 
 
 def _status(raw: bytes) -> tuple[str, str]:

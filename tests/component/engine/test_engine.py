@@ -330,9 +330,9 @@ async def test_of_two_operators_each_entry_is_written_by_one(rig: Rig) -> None:
     rig.add_channel()
     async with rig.engine(), rig.engine():
         await eventually(lambda: rig.condition("Ready") == ("True", "AsExpected"), "Ready")
-        rig.patch_channel(pin={"entry": "support-000000", "reason": "nothing to go back to", "by": "jo"})
+        rig.patch_channel(pin={"entry": "support-000000", "reason": "stay with the base", "by": "jo"})
         await asyncio.sleep(0.3)
-    assert rig.actions == ["Open"]
+    assert rig.actions == ["Open", "Rollback"]
 
 
 # ---- a log that is not what it was

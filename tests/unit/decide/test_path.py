@@ -300,16 +300,25 @@ def test_while_one_accepted_candidate_waits_for_a_person_no_other_is_started():
     assert (world.state(first), world.state(second), decided(world, second)) == ("Accepted", "Queued", "BehindAnother")
 
 
-def test_a_candidate_accepted_while_its_incumbent_is_pinned_is_held_and_promoted_when_the_pin_is_removed():
+def test_a_pin_to_what_serves_is_an_entry_and_makes_the_candidate_in_flight_stale():
     world = opened()
     uid = world.apply("monday")
     run_until(world, "Test:TestOpened")
     world.edit(pin={"entry": entry(0), "reason": "holiday", "by": "ann"})
     world.run()
-    assert (world.state(uid), decided(world, uid), world.answering()) == ("Accepted", "ChannelPinned", {entry(0)})
+    assert world.story()[-2:] == ["Rollback:Pinned", "Reject:Stale"]
     world.edit(pin=None)
     world.run()
-    assert world.state(uid) == "Promoted"
+    assert (world.state(uid), world.story()[-1]) == ("Inconclusive", "Reject:Stale")
+
+
+def test_while_a_pin_names_no_entry_an_accepted_candidate_is_held():
+    world = opened()
+    uid = world.apply("monday")
+    run_until(world, "Test:TestOpened")
+    world.edit(pin={"entry": entry(9), "reason": "typo", "by": "ann"})
+    world.run()
+    assert (world.state(uid), decided(world, uid), world.answering()) == ("Accepted", "ChannelPinned", {entry(0)})
 
 
 @pytest.mark.parametrize(("step", "state", "last"), [("train", "Aborted", "Rollback:Pinned"), ("evaluate", "Inconclusive", "Reject:Stale")])
@@ -362,6 +371,100 @@ def test_a_promotion_that_does_not_settle_is_rolled_back_and_its_weights_are_qua
     assert world.story()[-2:] == ["Promote:GatePassed", "Rollback:RolloutFailed"]
     assert world.state(uid) == "Promoted"
     assert world.answering() == {entry(4)}
+
+
+def promoted() -> World:
+    world = opened()
+    world.apply("monday")
+    run_until(world, "Promote:GatePassed")
+    return world
+
+
+def test_an_operator_that_was_down_longer_than_a_rollout_may_take_still_rolls_out():
+    world = promoted()
+    world.now += timedelta(hours=2)
+    world.started_at = world.now
+    world.run()
+    assert world.answering() == {entry(3)}
+
+
+def test_an_operator_killed_in_the_middle_of_a_rollout_gives_it_its_time_again():
+    world = promoted()
+    world.reconcile()
+    world.now += timedelta(hours=2)
+    world.started_at = world.now
+    world.run()
+    assert world.answering() == {entry(3)}
+
+
+def test_a_log_store_that_was_down_longer_than_a_rollout_may_take_costs_no_promotion():
+    world = promoted_without_a_copy()
+    world.now += timedelta(hours=2)
+    world.reconcile()
+    world.store_down = False
+    world.run()
+    assert world.answering() == {entry(3)}
+
+
+def test_a_refusal_of_an_older_document_does_not_exclude_a_pod_from_the_next_promotion():
+    world = opened(pods=[SimPod("pod-a", reason="Unsigned")])
+    world.apply("monday")
+    world.run()
+    assert world.answering() == {entry(3)}
+
+
+def test_a_promotion_whose_configmap_is_lost_is_still_verified_before_it_is_committed():
+    world = opened(pods=[SimPod("pod-a")])
+    world.apply("monday")
+    run_until(world, "Promote:GatePassed")
+    world.pods[0].fails = True
+    world.committed = None
+    for _ in range(10):
+        world.reconcile()
+        world._tick()
+    assert world.committed is None
+    assert world.answering() == {entry(0)}
+
+
+def test_a_pin_reaches_the_pods_although_another_channel_claims_the_alias():
+    world = promoted()
+    world.run()
+    world.alias_owner = "rival"
+    world.edit(pin={"entry": entry(0), "reason": "complaints", "by": "ann"})
+    world.run()
+    assert world.answering() == {entry(4)}
+
+
+def test_a_backend_that_never_answers_ends_the_candidate():
+    world = opened(script=lambda step, attempt: 15 if step == "train" else 0)
+    uid = world.apply("monday", deadline="999h")
+    for _ in range(20):
+        world.run()
+        world.now += timedelta(minutes=5)
+    assert world.state(uid) == "Errored"
+
+
+def test_an_evaluation_that_names_no_evidence_is_inconclusive():
+    world = opened(names_evidence=False)
+    uid = world.apply("monday")
+    world.run()
+    assert (world.state(uid), world.story()[-1]) == ("Inconclusive", "Reject:EvidenceFailed")
+
+
+def test_an_adopted_channel_goes_on_training_with_the_paths_of_its_log():
+    world = promoted()
+    world.run()
+    world.channel_uid, world.channel_status = "channel-2", AdapterChannelStatus()
+    world.annotations = {"gatevalve.dev/adopt": "channel-1"}
+    world.run()
+    uid = world.apply("tuesday")
+    world.run()
+    assert world.state(uid) == "Promoted"
+    train = next(job for job in world.jobs.values() if job.view.step == "train" and job.view.candidate_uid == uid)
+    mounts = [
+        mount["subPath"] for mount in train.manifest["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] if "subPath" in mount
+    ]
+    assert {path.split("/")[0] for path in mounts} == {"channel-1"}
 
 
 def test_with_no_reachable_pod_a_promotion_waits():

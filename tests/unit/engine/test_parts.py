@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ ENV = {
 def test_what_the_chart_need_not_set_has_defaults() -> None:
     read = Environment.read(ENV)
     assert (read.sealed_url, read.log_url, read.metrics_port) == ("file:///gatevalve/sealed", "file:///gatevalve/log", 8080)
-    assert read.settings("sha256:k").namespace == "team"
+    assert read.settings("sha256:k", datetime.now(UTC)).namespace == "team"
 
 
 @pytest.mark.parametrize("name", ENV)

@@ -87,7 +87,8 @@ type containerRoot struct {
 
 func (r *containerRoot) build() error {
 	steps := []func() error{
-		r.layHostDirectories, r.mountProc, r.mountSysAndDev, r.applyView, r.writeIdentity, r.mountVolumes, r.detachNode, r.seal, r.enterWorkingDir,
+		r.layHostDirectories, r.mountProc, r.mountSysAndDev, r.applyView, r.writeIdentity, r.mountVolumes, r.showCovered,
+		r.detachNode, r.seal, r.enterWorkingDir,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -280,6 +281,19 @@ func (r *containerRoot) mountVolumes() error {
 		}
 		if err := mount(oldRoot+v.Source, v.Target); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", v.Source, v.Target, err)
+		}
+	}
+	return nil
+}
+
+// showCovered binds again what a volume covers: a program of an image may lie below /tmp, where a pod mounts a directory of its own.
+func (r *containerRoot) showCovered() error {
+	for _, p := range r.spec.View {
+		covered := slices.ContainsFunc(r.spec.Volumes, func(v Volume) bool { return strings.HasPrefix(p.Path, filepath.Clean(v.Target)+"/") })
+		if p.Kind == BoundPlace && covered {
+			if err := p.mount(); err != nil {
+				return fmt.Errorf("%s place %s: %w", p.Kind, p.Path, err)
+			}
 		}
 	}
 	return nil

@@ -254,6 +254,14 @@ func TestVolumesBelowAHiddenPlaceWork(t *testing.T) {
 	}
 }
 
+func TestBindsAreSeenBelowAVolumeThatCoversThem(t *testing.T) {
+	p := newPod(t)
+	volume := &cri.Mount{HostPath: filepath.Join(t.TempDir(), "volume"), ContainerPath: p.dir + "/hidden"}
+	if out := p.output("cat "+p.dir+"/hidden/shown/file; touch "+p.dir+"/hidden/x && echo written", volume); out != "publicwritten" {
+		t.Error(out)
+	}
+}
+
 func TestChangesOfHostFilesStayInTheContainer(t *testing.T) {
 	p := newPod(t)
 	if got := p.output("touch /usr/local/made-by-test /made-by-test && ls -d /usr/local/made-by-test /made-by-test"); !strings.Contains(got, "/usr/local/made-by-test") {
