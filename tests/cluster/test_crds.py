@@ -145,7 +145,7 @@ def test_defaults_of_a_channel_are_written_down_at_creation(empty: Api) -> None:
 STORY = {
     "gpol": ("NAME PRIMARY ALPHA-BP TESTS AGE", "support-v1 target 500 10"),
     "achan": (
-        "NAME ALIAS LIVE ADAPTER READY REASON PODS VERIFIED ROUND AGE",
+        "NAME ALIAS LIVE ADAPTER READY REASON PODS VERIFIED ROUND PIN AGE",
         "support support support-000007 support-3f2a9c1d True AsExpected 2 2 3",
     ),
     "acand": ("NAME CHANNEL STATE REASON ENTRY AGE", "support-0412 support Promoted GatePassed support-000006"),

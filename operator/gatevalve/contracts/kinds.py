@@ -61,7 +61,7 @@ class Variable(Contract):
     name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         description="Name of the variable; not one that starts with GATEVALVE_."
     )
-    value: Message = Field(description="Its value, at most 1024 characters of plain text.")
+    value: Annotated[str, Field(max_length=1024)] = Field(description="Its value, at most 1024 characters of plain text.")
 
     @model_validator(mode="after")
     def _is_not_the_operators(self) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gatevalve.contracts.errors import AlreadyExistsError, ConflictError, NotFoundError, ServingError, StoreError
+from gatevalve.contracts.errors import AlreadyExistsError, ConflictError, GatevalveError, NotFoundError, ServingError, StoreError
 from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import GROUP, LABEL_POOL, entry_name, pool_configmap
 from gatevalve.contracts.serving import AdapterRole, ChannelDocument
@@ -17,6 +17,7 @@ from gatevalve.decide.view import View
 from gatevalve.engine.append import Appender
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.events import EventRecorder
+from gatevalve.engine.refused import told_after_failure
 from gatevalve.engine.statuses import StatusWriter
 from gatevalve.engine.timings import RolloutTimes
 from gatevalve.io.clock import Clock
@@ -47,17 +48,32 @@ class Executor:
     async def execute(self, plan: Plan, view: View) -> None:
         """Carry a plan out.
 
-        Raises ConflictError when something changed since the view, ClusterError or StoreError when a write failed: what came before it has
-        happened, and nothing after it has. A pod that does not take a document is no error: its next report tells.
+        Raises ConflictError when something changed since the view: then nothing follows. Raises ClusterError or StoreError when a write
+        failed: the actions after it do not happen, but what holds without them is told. A pod that does not take a document is no error:
+        its next report tells.
         """
-        for batch in batches(plan.actions):
-            await asyncio.gather(*(self._act(action, view) for action in batch))
+        failure = await self._act_in_order(plan, view)
+        if failure is not None:
+            plan = told_after_failure(plan, view, *failure)
         outdated = await self._write_statuses(plan)
         for event in plan.events:
             await self.events.emit(event)
         await self._copy_late(plan, view)
-        if outdated is not None:
-            raise outdated
+        if error := failure[1] if failure is not None else outdated:
+            raise error
+
+    async def _act_in_order(self, plan: Plan, view: View) -> tuple[Sequence[Action], GatevalveError] | None:
+        """What was not done from the first failure on, and the failure. Raises ConflictError: the plan is outdated as a whole."""
+        done = 0
+        for batch in batches(plan.actions):
+            try:
+                await asyncio.gather(*(self._act(action, view) for action in batch))
+            except ConflictError:
+                raise
+            except GatevalveError as error:
+                return plan.actions[done:], error
+            done += len(batch)
+        return None
 
     async def _write_statuses(self, plan: Plan) -> ConflictError | None:
         """One that conflicts is written by the next reconcile; the others and the events, which are told only now, go out."""

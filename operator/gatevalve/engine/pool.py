@@ -121,7 +121,8 @@ def alias_owner(cache: ObjectCache, channel: str, spec: AdapterChannelSpec) -> s
 
 def left_over(configmap: KubeObject | None, channel: str, alias: str, key: VerifyKey) -> str | None:
     """Another channel whose document in the pool's ConfigMap holds the alias: deleting a channel changes nothing in serving."""
-    for other in sorted((configmap or {}).get("data") or {}):
+    documents: dict[str, str] = (configmap or {}).get("data") or {}
+    for other in sorted(documents):
         signed, _ = _document(configmap, other, key)
         if other != channel and signed is not None and signed.document.alias == alias:
             return other

@@ -458,6 +458,25 @@ async def test_a_commit_that_meets_another_channels_commit_is_tried_again(rig: R
     assert rig.cluster.objects[CONFIGMAPS.plural, POOL_CONFIGMAP]["data"]["other"] == "theirs"
 
 
+GONE: dict[str, Callable[[Rig], object]] = {
+    "that is deleted": lambda rig: rig.cluster.remove(ADAPTER_CHANNELS, "support"),
+    "whose spec cannot be read": lambda rig: rig.patch_channel(alias="Not An Alias"),
+}
+
+
+@pytest.mark.parametrize("sentence", GONE)
+async def test_nobody_asks_the_pods_of_a_channel(sentence: str, rig: Rig) -> None:
+    await opened(rig)
+    async with rig.engine():
+        await eventually(lambda: rig.serves("support-000000") and _watching())
+        GONE[sentence](rig)
+        await eventually(lambda: not _watching(), "its pods are left alone")
+
+
+def _watching() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("watch support")]
+
+
 async def test_a_deletion_that_no_watch_told_is_noticed_by_the_resync(rig: Rig) -> None:
     await opened(rig)
     async with rig.engine() as engine:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gatevalve.contracts.errors import ClusterError, ConflictError, GatevalveError, IntegrityError, StoreError
-from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec
-from gatevalve.contracts.names import LABEL_CHANNEL, log_file
+from gatevalve.contracts.errors import ClusterError, ConflictError, GatevalveError, IntegrityError, InvalidError, StoreError
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec, CandidateRef, Condition
+from gatevalve.contracts.names import LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, log_file
 from gatevalve.contracts.reasons import CandidateState, EventReason
 from gatevalve.contracts.serving import ChannelDocument, Route
 from gatevalve.decide.plan import (
@@ -70,6 +70,14 @@ class Scene:
 
     async def run(self, view: View, *actions: Any, statuses: tuple[Any, ...] = (), events: tuple[Event, ...] = ()) -> None:
         await self.engine._executor.execute(Plan(actions, statuses, events), view)
+
+    def status(self, candidate: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.objects[ADAPTER_CANDIDATES.plural, candidate].get("status", {})
+        return found
+
+    def events(self) -> list[str]:
+        things = [thing for (plural, _), thing in self.cluster.objects.items() if plural == EVENTS.plural]
+        return sorted(f"{thing['involvedObject']['name']}: {thing['reason']}" for thing in things)
 
     def entries(self) -> list[str]:
         return sorted(name for plural, name in self.cluster.objects if plural == ADAPTER_RELEASES.plural)
@@ -185,14 +193,25 @@ async def test_an_entry_that_the_api_server_changes_is_noticed_before_it_is_copi
     assert scene.copies() == []
 
 
-async def test_no_status_and_no_event_follows_an_entry_whose_copy_failed(scene: Scene) -> None:
+async def test_an_entry_whose_copy_failed_is_not_told_but_the_channels_status_is(scene: Scene) -> None:
     view = await scene.view()
     (scene.root / "log").write_text("not a directory")
     with pytest.raises(StoreError):
         await scene.run(view, AppendEntry(draft(0)), statuses=(channel_status(),), events=(LIVE,))
     assert scene.entries() == ["support-000000"]
-    assert "status" not in scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]
-    assert not [key for key in scene.cluster.objects if key[0] == EVENTS.plural]
+    assert scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["status"]["observedGeneration"] == 7
+    assert not scene.events()
+
+
+async def test_a_candidate_is_not_told_of_an_entry_that_does_not_exist(scene: Scene) -> None:
+    view, mine, others = await scene.view(), candidate(scene, "c1"), candidate(scene, "c2")
+    scene.cluster.fail("create", ADAPTER_RELEASES.plural, ClusterError("403 Forbidden"))
+    entry = draft(0, candidate=CandidateRef(name="c1", uid=mine.uid))
+    with pytest.raises(ClusterError, match="403"):
+        await scene.run(view, AppendEntry(entry), statuses=(mine, others, channel_status()), events=(started(mine), started(others)))
+    assert scene.status("c1") == {}
+    assert scene.status("c2")["state"] == "Training"
+    assert scene.events() == ["c2: StepStarted"]
 
 
 async def test_an_entry_that_acts_at_once_goes_on_although_its_copy_fails(scene: Scene) -> None:
@@ -266,8 +285,90 @@ async def test_a_pod_that_is_gone_needs_no_annotation(scene: Scene) -> None:
 # ---- jobs
 
 
-def job() -> dict[str, Any]:
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": {LABEL_CHANNEL: "support"}}, "spec": {}}
+def job(candidate_uid: str = "c") -> dict[str, Any]:
+    labels = {LABEL_CHANNEL: "support", LABEL_CANDIDATE_UID: candidate_uid}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": labels}, "spec": {}}
+
+
+def candidate(scene: Scene, name: str, **more: Any) -> CandidateStatusUpdate:
+    """A candidate that exists, and the status that a plan has for it when its training starts."""
+    made = scene.cluster.put(ADAPTER_CANDIDATES, {"metadata": {"name": name}, "spec": {"channel": "support"}})
+    said = [
+        Condition(type=kind, status="False", reason=reason, message="Job j", last_transition_time="2026-01-02T03:04:05Z")
+        for kind, reason in (("SnapshotReady", "Done"), ("Trained", "InProgress"), ("Decided", "InProgress"))
+    ]
+    status = AdapterCandidateStatus(state=CandidateState.TRAINING, conditions=tuple(said), **more)
+    return CandidateStatusUpdate(name, made["metadata"]["uid"], status)
+
+
+def started(update: CandidateStatusUpdate) -> Event:
+    return Event("AdapterCandidate", update.name, update.uid, EventReason.STEP_STARTED, "Job j")
+
+
+REFUSED: dict[str, tuple[ClusterError, dict[str, Any], str, tuple[str, str], list[str]]] = {
+    "waits when a quota refuses its Job": (
+        ClusterError("403 Forbidden: exceeded quota"),
+        {},
+        "Training",
+        ("False", "InProgress"),
+        ["support: Live"],
+    ),
+    "ends when its Job is invalid": (
+        InvalidError("422 Invalid: exceeded quota"),
+        {},
+        "Errored",
+        ("True", "StepFailed"),
+        ["c1: Errored", "support: Live"],
+    ),
+    "waits when the Job is invalid that its opened test needs": (
+        InvalidError("422 Invalid: exceeded quota"),
+        {"test": "support-000001"},
+        "Training",
+        ("False", "InProgress"),
+        ["support: Live"],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+async def test_a_candidate(sentence: str, scene: Scene) -> None:
+    error, more, state, decided, events = REFUSED[sentence]
+    mine = candidate(scene, "c1", **more)
+    view = await scene.view()
+    scene.cluster.fail("create", JOBS.plural, error)
+    with pytest.raises(ClusterError, match="quota"):
+        await scene.run(view, CreateJob(job(mine.uid)), statuses=(channel_status(), mine), events=(LIVE, started(mine)))
+    told = {condition["type"]: condition for condition in scene.status("c1")["conditions"]}
+    assert scene.status("c1")["state"] == state
+    assert (told["Decided"]["status"], told["Decided"]["reason"]) == decided
+    assert (told["SnapshotReady"]["message"], "exceeded quota" in told["Trained"]["message"]) == ("Job j", True)
+    assert "exceeded quota" in told["Decided"]["message"]
+    assert scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["status"]["observedGeneration"] == 7
+    assert scene.events() == events
+
+
+async def test_a_refused_job_is_told_once(scene: Scene) -> None:
+    mine = candidate(scene, "c1")
+    scene.cluster.fail("create", JOBS.plural, *[ClusterError("403 Forbidden")] * 2)
+    versions = []
+    for _ in range(2):
+        with pytest.raises(ClusterError):
+            await scene.run(await scene.view(), CreateJob(job(mine.uid)), statuses=(mine,))
+        versions.append(scene.cluster.objects[ADAPTER_CANDIDATES.plural, "c1"]["metadata"]["resourceVersion"])
+    assert versions[0] == versions[1]
+
+
+async def test_a_candidate_whose_job_could_not_be_stopped_has_not_ended(scene: Scene) -> None:
+    mine = candidate(scene, "c1")
+    running = job(mine.uid)
+    running["metadata"]["labels"] |= {LABEL_STEP: "train", LABEL_ATTEMPT: "1"}
+    running["spec"] = {"template": {"spec": {}}}
+    scene.cluster.put(JOBS, running)
+    view = await scene.view()
+    scene.cluster.fail("delete", JOBS.plural, ClusterError("403 Forbidden"))
+    with pytest.raises(ClusterError):
+        await scene.run(view, DeleteJob("j"), statuses=(mine,))
+    assert scene.status("c1") == {}
 
 
 async def test_a_job_that_exists_is_the_same_attempt(scene: Scene) -> None:

@@ -152,6 +152,22 @@ OWNERS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 }
 
 
+async def test_the_alias_stays_with_the_channel_that_is_committed_with_it_although_an_older_one_names_it(scene: Scene) -> None:
+    metadata = {"name": "rival", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    scene.cluster.put(ADAPTER_CHANNELS, {"metadata": metadata, "spec": world.channel_spec().wire()})
+    signed = scene.key.sign_document(_document(scene).model_copy(update={"alias": "support"})).canonical().decode()
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {"support": signed}})
+    assert (await scene.view()).pool.alias_owner is None
+
+
+async def test_the_alias_belongs_to_a_younger_channel_that_is_committed_with_it(scene: Scene) -> None:
+    metadata = {"name": "rival", "creationTimestamp": "2026-01-03T00:00:00Z"}
+    scene.cluster.put(ADAPTER_CHANNELS, {"metadata": metadata, "spec": world.channel_spec().wire()})
+    signed = scene.key.sign_document(_document(scene, "rival").model_copy(update={"alias": "support"})).canonical().decode()
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {"rival": signed}})
+    assert (await scene.view()).pool.alias_owner == "rival"
+
+
 @pytest.mark.parametrize("sentence", OWNERS)
 async def test_the_alias_belongs_to(sentence: str, scene: Scene) -> None:
     changes, created, owner = OWNERS[sentence]
@@ -192,6 +208,15 @@ async def test_an_external_log_that_does_not_answer_is_told_and_is_no_problem_of
     log = (await scene.view()).log
     assert (log.problem, [entry.exported for entry in log.entries]) == (None, [False])
     assert log.external_error
+
+
+async def test_an_external_log_that_does_not_answer_is_logged_once_until_it_answers(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.put_log(draft(0))
+    for file in ("not a directory", None, "again"):
+        (scene.root / "log").write_text(file) if file else (scene.root / "log").unlink()
+        await scene.view()
+        await scene.view()
+    assert [record.levelname for record in caplog.records if "external log" in record.message] == ["WARNING", "WARNING"]
 
 
 # ---- pool

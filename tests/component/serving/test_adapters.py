@@ -15,7 +15,7 @@ import pytest
 from gatevalve.contracts.names import ADAPTER_WEIGHTS
 from gatevalve.contracts.serving import AdapterOnPod, PodReport
 from gatevalve_serving import adapters
-from gatevalve_serving.fetch import fetch
+from gatevalve_serving.fetch import fetch, local_path
 from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors
 
 pytestmark = pytest.mark.component
@@ -35,6 +35,11 @@ def states(report: PodReport) -> dict[str, str]:
     return {adapter.name: adapter.state.value for adapter in report.adapters}
 
 
+def local_copies(rig: PodRig) -> list[str]:
+    """Digests of the adapters on the pod's own disk."""
+    return sorted(path.name.partition("-")[0] for path in (rig.root / "cache" / "adapters").iterdir())
+
+
 async def entry_answering(pod: RunningPod) -> str:
     answer = await pod.chat()
     assert answer.status == 200, answer.body
@@ -51,7 +56,7 @@ async def test_a_document_ends_in_a_verified_adapter_behind_the_alias(rig: PodRi
     assert states(report) == {adapter.name: "Verified"}
     assert (report.revision, report.boot, report.base_digest) == ((1, 0), report.boot, rig.base_digest)
     assert report.document_digest == rig.document((1, 0), (adapter,), adapter).digest_of()
-    assert rig.engine.adapters == {adapter.name: str(rig.root / "cache" / "adapters" / adapter.digest.removeprefix("sha256:"))}
+    assert rig.engine.adapters == {adapter.name: str(local_path(rig.root / "cache" / "adapters", "support", adapter))}
 
 
 async def test_before_the_first_release_the_alias_answers_from_the_base(rig: PodRig) -> None:
@@ -226,7 +231,7 @@ async def test_a_stream_that_began_before_the_flip_ends_on_its_adapter_which_is_
     assert tokens == [(first + step) % 32 for step in range(30)]
     assert states(report) == {new.name: "Verified"}
     assert rig.engine.log[-1] == f"unload {old.name} with its files there"
-    assert [path.name for path in (rig.root / "cache" / "adapters").iterdir()] == [new.digest.removeprefix("sha256:")]
+    assert local_copies(rig) == [new.digest.removeprefix("sha256:")]
 
 
 async def test_after_drain_seconds_the_name_goes_and_the_files_wait_for_the_last_request(rig: PodRig) -> None:
@@ -239,10 +244,10 @@ async def test_after_drain_seconds_the_name_goes_and_the_files_wait_for_the_last
         await pod.put(rig.signed((2, 0), (new,), new, drain_seconds=0))
         await pod.until(lambda report: old.name not in rig.engine.adapters)
         assert not stream.done()
-        assert (rig.root / "cache" / "adapters" / old.digest.removeprefix("sha256:")).is_dir()
+        assert old.digest.removeprefix("sha256:") in local_copies(rig)
         assert len((await stream).events) == 31
         await pod.until(lambda report: old.name not in states(report))
-    assert not (rig.root / "cache" / "adapters" / old.digest.removeprefix("sha256:")).exists()
+    assert local_copies(rig) == [new.digest.removeprefix("sha256:")]
 
 
 async def test_an_adapter_wanted_again_while_it_drains_stays_loaded(rig: PodRig) -> None:
@@ -344,6 +349,18 @@ async def test_two_channels_share_the_engine_and_nothing_else(rig: PodRig) -> No
         assert (await pod.chat("support")).headers["x-gatevalve-release"] == "support-000001"
         listed = (await pod.ask("GET", "/gatevalve/v1/channels")).json
     assert [report["channel"] for report in listed] == ["sales", "support"]
+
+
+async def test_a_channel_that_lets_an_adapter_go_leaves_another_channels_files_of_the_same_bytes(rig: PodRig) -> None:
+    live = rig.adapter(1)
+    same = live.model_copy(update={"name": "sales-adapter"})
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (live,), live))
+        await pod.settled(rig.signed((1, 0), (same,), same, channel="sales"), "sales")
+        await pod.settled(rig.signed((2, 0), channel="sales", drain_seconds=0), "sales")
+        await pod.until(lambda report: not report.adapters, "sales")
+        assert local_copies(rig) == [live.digest.removeprefix("sha256:")]
+        assert Path(rig.engine.adapters[live.name]).is_dir()
 
 
 async def test_a_crash_in_the_background_is_survived(rig: PodRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gatevalve.contracts.serving import SignedDocument
+from gatevalve_serving.metrics import DOCUMENTS_REFUSED
 from support.serving import PodRig, SigningKey
 
 pytestmark = pytest.mark.component
@@ -37,10 +38,15 @@ def forged(rig: PodRig, signed: SignedDocument) -> SignedDocument:
     return signed.model_copy(update={"document": signed.document.model_copy(update={"drain_seconds": 1})})
 
 
+def beyond_json(signed: SignedDocument) -> SignedDocument:
+    return signed.model_copy(update={"document": signed.document.model_copy(update={"revision": (10**1500, 0)})})
+
+
 REFUSED: dict[str, tuple[Callable[[PodRig], SignedDocument], str]] = {
     "changed after it was signed": (lambda rig: forged(rig, rig.signed((6, 0))), "Unsigned"),
     "signed by a stranger in the operator's name": (lambda rig: SigningKey().sign(rig.document((6, 0))), "Unsigned"),
     "signed by a stranger in his own name": (lambda rig: (key := SigningKey()).sign(rig.document((6, 0), key_id=key.key_id)), "KeyUnknown"),
+    "signed over a number that has no canonical form": (lambda rig: beyond_json(rig.signed((6, 0))), "Unsigned"),
     "older than the held one": (lambda rig: rig.signed((4, 9)), "RevisionOld"),
     "another one with the held revision": (lambda rig: rig.signed((5, 0), drain_seconds=1), "RevisionConflict"),
     "for another namespace": (lambda rig: rig.signed((6, 0), namespace="other"), "ForeignDocument"),
@@ -64,7 +70,25 @@ async def test_a_document_is_refused_with_its_reason_and_the_held_one_goes_on(
         assert (answer.status, answer.report.reason) == (409, reason)
         assert (answer.report.revision, answer.report.committed) == ((5, 0), True)
         assert (await pod.chat()).headers["x-gatevalve-release"] == "support-000005"
+        assert (await pod.report()).reason is None
         assert (await pod.put(rig.signed((7, 0)))).report.reason is None
+
+
+async def test_a_refused_push_wakes_no_long_poll(rig: PodRig) -> None:
+    async with rig.running() as pod:
+        before = (await pod.settled(rig.signed((5, 0)))).progress
+        assert (await pod.put(SigningKey().sign(rig.document((6, 0))))).status == 409
+        await asyncio.sleep(0.2)
+        assert (await pod.report()).progress == before
+
+
+async def test_a_refused_push_is_counted(rig: PodRig) -> None:
+    counter = DOCUMENTS_REFUSED.labels("Unsigned")._value
+    async with rig.running() as pod:
+        before = counter.get()
+        for _ in range(2):
+            await pod.put(SigningKey().sign(rig.document((6, 0))))
+    assert counter.get() == before + 2
 
 
 @pytest.mark.parametrize(
@@ -135,6 +159,25 @@ async def test_a_forged_configmap_changes_nothing_but_the_report(rig: PodRig) ->
         await pod.until(lambda report: report.revision == (9, 0) and report.reason is None)
 
 
+async def test_the_refusal_of_a_configmap_ends_when_an_older_sound_document_is_in_its_place(rig: PodRig) -> None:
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((3, 0)))
+        write(rig, forged(rig, rig.signed((9, 0))))
+        await pod.until(lambda report: report.reason == "Unsigned")
+        write(rig, rig.signed((2, 0)))
+        report = await pod.until(lambda report: report.reason is None)
+    assert report.revision == (3, 0)
+
+
+async def test_the_refusal_of_a_configmap_ends_when_its_key_is_gone(rig: PodRig) -> None:
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((3, 0)))
+        write(rig, forged(rig, rig.signed((9, 0))))
+        await pod.until(lambda report: report.reason == "Unsigned")
+        (rig.root / "pool" / "support").unlink()
+        await pod.until(lambda report: report.reason is None)
+
+
 async def test_a_key_that_arrives_late_opens_the_document_that_waited(rig: PodRig) -> None:
     (rig.root / "keys" / "tls.crt").unlink()
     write(rig, rig.signed((1, 0)))
@@ -186,7 +229,7 @@ async def test_adapters_of_an_earlier_process_that_nobody_wants_are_cleared_away
     (rig.root / "cache" / "adapters" / "left-over").mkdir()
     async with rig.running() as pod:
         await pod.until(lambda report: report.committed)
-    assert [path.name for path in (rig.root / "cache" / "adapters").iterdir()] == [adapter.digest.removeprefix("sha256:")]
+        assert [str(path) for path in (rig.root / "cache" / "adapters").iterdir()] == [rig.engine.adapters[adapter.name]]
 
 
 async def test_a_long_poll_returns_with_the_next_change(rig: PodRig) -> None:

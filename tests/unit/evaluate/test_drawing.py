@@ -61,7 +61,7 @@ FILES = {
     "no lines": (b"", "holds no items"),
     "a line that is no item": (b'{"id":"a"}\n', "suite x line 1: Item"),
     "a line that is no JSON": (to_lines(evaluation.REGRESSION[:1]) + b"{\n", "suite x line 2"),
-    "an item twice": (to_lines(evaluation.REGRESSION[:1] * 2), "twice"),
+    "an item twice": (to_lines(evaluation.REGRESSION[:1] * 2), "line 2 repeats the id of an earlier item"),
 }
 
 

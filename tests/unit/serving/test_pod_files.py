@@ -18,7 +18,7 @@ from gatevalve.contracts.reasons import PodReason
 from gatevalve.contracts.serving import AdapterOnPod
 from gatevalve_serving.base import read_base
 from gatevalve_serving.config import Settings
-from gatevalve_serving.fetch import fetch, local_path
+from gatevalve_serving.fetch import LocalAdapter, fetch, local_path
 from gatevalve_serving.pool_files import PoolFiles
 from gatevalve_serving.problem import AdapterProblem
 from gatevalve_serving.safetensors_file import not_finite
@@ -109,10 +109,22 @@ def published(tmp_path: Path) -> tuple[Path, AdapterOnPod]:
     return data, adapter
 
 
-def test_a_published_adapter_is_copied_byte_by_byte_to_a_directory_named_by_its_digest(tmp_path: Path) -> None:
+def fetched(tmp_path: Path, data: Path, adapter: AdapterOnPod) -> LocalAdapter:
+    return fetch(f"file://{data}", adapter, local_path(tmp_path / "cache", "support", adapter))
+
+
+def test_every_channel_and_name_has_a_directory_of_its_own_for_the_same_bytes(tmp_path: Path) -> None:
+    _, adapter = published(tmp_path)
+    renamed = adapter.model_copy(update={"name": "../another"})
+    paths = [local_path(tmp_path, channel, named) for channel in ("support", "sales") for named in (adapter, renamed)]
+    assert len(set(paths)) == 4
+    assert {path.parent for path in paths} == {tmp_path}
+
+
+def test_a_published_adapter_is_copied_byte_by_byte_to_its_own_directory(tmp_path: Path) -> None:
     data, adapter = published(tmp_path)
-    local = fetch(f"file://{data}", adapter, tmp_path / "cache")
-    assert local.path == tmp_path / "cache" / adapter.digest.removeprefix("sha256:")
+    local = fetched(tmp_path, data, adapter)
+    assert local.path == local_path(tmp_path / "cache", "support", adapter)
     assert (local.path / ADAPTER_WEIGHTS).read_bytes() == (data / adapter.uri / ADAPTER_WEIGHTS).read_bytes()
     assert local.manifest.digest == adapter.digest
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [local.path.name]
@@ -120,24 +132,24 @@ def test_a_published_adapter_is_copied_byte_by_byte_to_a_directory_named_by_its_
 
 def test_a_good_local_copy_needs_no_store(tmp_path: Path) -> None:
     data, adapter = published(tmp_path)
-    fetch(f"file://{data}", adapter, tmp_path / "cache")
+    fetched(tmp_path, data, adapter)
     data.rename(tmp_path / "gone")
-    assert fetch(f"file://{data}", adapter, tmp_path / "cache").manifest.digest == adapter.digest
+    assert fetched(tmp_path, data, adapter).manifest.digest == adapter.digest
 
 
 def test_a_spoilt_local_copy_is_fetched_again(tmp_path: Path) -> None:
     data, adapter = published(tmp_path)
-    weights = fetch(f"file://{data}", adapter, tmp_path / "cache").path / ADAPTER_WEIGHTS
+    weights = fetched(tmp_path, data, adapter).path / ADAPTER_WEIGHTS
     good = weights.read_bytes()
     weights.write_bytes(good[:-1])
-    fetch(f"file://{data}", adapter, tmp_path / "cache")
+    fetched(tmp_path, data, adapter)
     assert weights.read_bytes() == good
 
 
 def test_what_lies_beside_the_two_files_never_comes_along(tmp_path: Path) -> None:
     data, adapter = published(tmp_path)
     (data / adapter.uri / "adapter_model.bin").write_bytes(b"a pickle")
-    local = fetch(f"file://{data}", adapter, tmp_path / "cache")
+    local = fetched(tmp_path, data, adapter)
     assert sorted(path.name for path in local.path.iterdir()) == [MANIFEST, ADAPTER_CONFIG, ADAPTER_WEIGHTS]
 
 
@@ -170,9 +182,9 @@ def test_a_spoilt_adapter_leaves_nothing_behind(tmp_path: Path, spoil: Callable[
     data, adapter = published(tmp_path)
     spoil(data / adapter.uri)
     with pytest.raises(AdapterProblem) as caught:
-        fetch(f"file://{data}", adapter, tmp_path / "cache")
+        fetched(tmp_path, data, adapter)
     assert caught.value.problem.reason is reason
-    assert not local_path(tmp_path / "cache", adapter.digest).exists()
+    assert list((tmp_path / "cache").glob("*")) == []
 
 
 def test_a_file_longer_than_stated_is_cut_off_and_does_not_fill_the_disk(tmp_path: Path) -> None:
@@ -180,7 +192,7 @@ def test_a_file_longer_than_stated_is_cut_off_and_does_not_fill_the_disk(tmp_pat
     stated = (data / adapter.uri / ADAPTER_WEIGHTS).stat().st_size
     os.truncate(data / adapter.uri / ADAPTER_WEIGHTS, 8 << 20)
     with pytest.raises(AdapterProblem, match="does not have the size"):
-        fetch(f"file://{data}", adapter, tmp_path / "cache")
+        fetched(tmp_path, data, adapter)
     assert sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*.safetensors")) <= stated
 
 
@@ -189,7 +201,7 @@ def test_an_adapter_outside_the_data_area_is_refused(tmp_path: Path, uri: str) -
     data, adapter = published(tmp_path)
     named = adapter.model_copy(update={"uri": uri.format(hex=adapter.digest.removeprefix("sha256:"))})
     with pytest.raises(AdapterProblem, match="is not <channel uid>/adapters/"):
-        fetch(f"file://{data}", named, tmp_path / "cache")
+        fetched(tmp_path, data, named)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

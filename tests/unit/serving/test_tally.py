@@ -64,6 +64,16 @@ def test_completions_of_several_prompts_keep_their_own_prompt() -> None:
     assert [(record.prompt, record.prompt_token_ids) for record in found] == [("one", [10]), ("one", [10]), ("two", [11]), ("two", [11])]
 
 
+@pytest.mark.parametrize(
+    ("route", "kept"), [("chat", ([{"role": "user", "content": "m"}], None)), ("completions", (None, "p"))], ids=["chat", "completions"]
+)
+def test_only_what_the_engine_answered_is_recorded(route: Route, kept: tuple[Any, ...]) -> None:
+    choice = GOOD if route == "chat" else GOOD | {"text": "a", "logprobs": {"token_logprobs": [-1.0]}}
+    both = work(route, messages=[{"role": "user", "content": "m"}], prompt="p")
+    (record,) = made(both, {"id": "1", "prompt_token_ids": [1], "choices": [choice]})
+    assert (record.messages, record.prompt) == kept
+
+
 def test_sampling_outside_the_learning_slice_is_recorded_as_the_engine_had_it() -> None:
     outside = work("chat", messages=[], temperature=0)
     (record,) = made(outside, {"id": "1", "prompt_token_ids": [1], "choices": [chat_choice(0, [3], "a")]}, defaults={"top_p": 0.9})

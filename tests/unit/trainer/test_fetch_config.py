@@ -61,11 +61,26 @@ def test_what_does_not_change_the_answer_is_accepted(changes: dict[str, Any]) ->
         ({"r": True}, "r"),
         ({"lora_alpha": 0.5}, "lora_alpha"),
         ({"lora_alpha": None}, "lora_alpha"),
+        ({"r": float("inf")}, "r"),
+        ({"r": float("nan")}, "r"),
+        ({"lora_alpha": float("inf")}, "lora_alpha"),
+        ({"some_future_size": float("nan")}, "some_future_size"),
     ],
 )
 def test_what_the_engine_would_serve_differently_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ContractError, match=rf"adapter_config\.json\.{field}: is "):
         rank_and_alpha(config(**changes))
+
+
+def test_a_number_too_large_for_a_float_is_refused_by_field() -> None:
+    with pytest.raises(ContractError, match=r"adapter_config\.json\.r: is Infinity"):
+        rank_and_alpha(config(r=8).replace(b'"r": 8', b'"r": 1e999'))
+
+
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"peft_type":"LORA","deep":' + b"[" * 100_000])
+def test_a_configuration_nested_too_deeply_is_refused(raw: bytes) -> None:
+    with pytest.raises(ContractError, match=r"adapter_config\.json: is nested too deeply"):
+        rank_and_alpha(raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"not json", b"[]", b"\xff"])

@@ -45,7 +45,8 @@ def joined(replies: list[TrafficRecord], scores: list[FeedbackRecord], wanted: W
         pytest.param(
             {"messages": [{"role": "system", "content": "x"}]}, OF_BASE, "noUserText", id="without a user message no side is known"
         ),
-        pytest.param({"messages": None, "prompt": None}, OF_BASE, "noUserText", id="a completion of bare token ids has no side"),
+        pytest.param({"route": "completions", "prompt": None}, OF_BASE, "noUserText", id="a completion of bare token ids has no side"),
+        pytest.param({"messages": None, "prompt": "p"}, OF_BASE, "noUserText", id="a chat without messages has no side"),
     ],
 )
 def test_why_a_reply_is_no_row(changes: dict[str, Any], wanted: Wanted, reason: str | None) -> None:
@@ -65,6 +66,8 @@ def test_why_a_reply_is_no_row(changes: dict[str, Any], wanted: Wanted, reason: 
             id="text parts",
         ),
         pytest.param({"messages": None, "prompt": "p", "route": "completions"}, "p", id="a completion's prompt"),
+        pytest.param({"prompt": "p", "route": "completions"}, "p", id="a completion's prompt, whatever messages came along"),
+        pytest.param({"prompt": "p"}, "question 0", id="a chat's message, whatever prompt came along"),
     ],
 )
 def test_the_text_that_decides_the_side(changes: dict[str, Any], text: str) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from gatevalve.contracts.errors import ContractError, IntegrityError, ServingError, StoreError
 from gatevalve.contracts.exits import ExitCode
+from gatevalve.contracts.files import Item
 from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.jobs import Termination
 from gatevalve_trainer.errors import BackendUnavailable, Diverged, NoSignal, OutOfMemory, ReplayMismatch, Terminated
-from gatevalve_trainer.main import EXIT_CODES, exit_code, main, run_step
+from gatevalve_trainer.main import EXIT_CODES, STEPS, exit_code, main, run_step
 from gatevalve_trainer.stopping import StopSignal
 from gatevalve_trainer.termination import failed, message_bytes, write_termination
 
@@ -49,6 +50,33 @@ def test_a_job_that_is_no_json_ends_as_a_contract_error(monkeypatch: pytest.Monk
     ending = run_step("publish")
     assert (ending.exit_code, ending.reason) == (10, "ContractError")
     assert ending.message.startswith("PublishInput.channel: Input should be a valid string")
+
+
+SEALED_TEXT = "How many apples does Ann have?"
+
+
+def quotes_an_item(raw: str) -> Termination:
+    Item(id=SEALED_TEXT * 9, cluster="c", messages=())
+    raise AssertionError("the id is too long")
+
+
+def test_an_unforeseen_error_of_evaluate_tells_its_type_and_nothing_of_the_items(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GATEVALVE_JOB", "{}")
+    monkeypatch.setitem(STEPS, "evaluate", quotes_an_item)
+    assert main(["evaluate"]) == 1
+    said = "".join(capfd.readouterr())
+    assert SEALED_TEXT not in said
+    assert "Traceback" not in said
+    assert json.loads(said)["message"] == "ValidationError"
+
+
+def test_an_unforeseen_error_of_another_step_tells_all(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GATEVALVE_JOB", "{}")
+    monkeypatch.setitem(STEPS, "train", quotes_an_item)
+    assert SEALED_TEXT in run_step("train").message
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_without_a_job_the_message_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

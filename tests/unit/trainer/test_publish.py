@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gatevalve.contracts.canonical import Digest
-from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
+from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import AdapterManifest, Probe
 from gatevalve.contracts.jobs import PublishInput
 from gatevalve.contracts.kinds import AdapterShape
@@ -20,6 +21,7 @@ from support.training import CANDIDATE_UID, CHANNEL_UID, SHAPE, job, tiny_base
 
 WORK = f"{work_dir(CHANNEL_UID, CANDIDATE_UID)}/train-1"
 SHAPE_MADE = LoraShape(8, 16, ("q_proj", "v_proj"))
+OTHER_DIGEST = f"sha256:{'1' * 64}"
 PROBE = Probe(prompt_token_ids=(1,), token_ids=(2,), adapter_logprobs=("-0.5",), base_logprobs=("-1.5",))
 
 
@@ -103,11 +105,60 @@ def test_an_adapter_with_another_digest_than_asked_is_refused(tmp_path: Path) ->
         publish(tmp_path, f"sha256:{'0' * 64}")
 
 
-def test_an_unfinished_attempt_is_worth_another_try(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["MANIFEST.json", "adapter_model.safetensors"])
+def test_an_attempt_that_lacks_a_file_is_refused(tmp_path: Path, name: str) -> None:
     digest = made(tmp_path)
-    (tmp_path / WORK / "MANIFEST.json").unlink()
-    with pytest.raises(StoreError, match=r"MANIFEST\.json: does not exist"):
+    (tmp_path / WORK / name).unlink()
+    with pytest.raises(ContractError, match=rf"producedBy: .*{name}: does not exist; .*apply a new candidate"):
         publish(tmp_path, digest)
+
+
+ARMS = ("incumbent_digest", "anchor_digest")
+
+
+def two_adapters(data: Path) -> tuple[Digest, Digest]:
+    """A published adapter, and a candidate in work/."""
+    published = made(data, b"incumbent")
+    publish(data, published)
+    return published, made(data, b"candidate")
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_candidate_is_published_beside_a_sound_arm(tmp_path: Path, arm: str) -> None:
+    published, candidate = two_adapters(tmp_path)
+    publish(tmp_path, candidate, **{arm: published})
+    assert (tmp_path / adapter_dir(CHANNEL_UID, candidate)).is_dir()
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json", "MANIFEST.json"])
+@pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(b"junk"), lambda path: path.unlink()], ids=["changed", "missing"])
+def test_an_arm_that_is_not_what_the_log_names_is_refused_by_its_field(
+    tmp_path: Path, arm: str, name: str, spoil: Callable[[Path], object]
+) -> None:
+    published, candidate = two_adapters(tmp_path)
+    spoil(tmp_path / adapter_dir(CHANNEL_UID, published) / name)
+    with pytest.raises(ContractError, match=f"^{arm.partition('_')[0]}Digest: "):
+        publish(tmp_path, candidate, **{arm: published})
+    assert not (tmp_path / adapter_dir(CHANNEL_UID, candidate)).exists()
+
+
+def test_an_arm_made_on_another_base_is_refused(tmp_path: Path) -> None:
+    published, candidate = two_adapters(tmp_path)
+    manifest = tmp_path / adapter_dir(CHANNEL_UID, published) / "MANIFEST.json"
+    manifest.write_bytes(AdapterManifest.parse_json(manifest.read_bytes()).model_copy(update={"base_digest": OTHER_DIGEST}).canonical())
+    with pytest.raises(ContractError, match="incumbentDigest: .*baseDigest"):
+        publish(tmp_path, candidate, incumbent_digest=published)
+
+
+def test_a_base_with_other_bytes_than_the_channels_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "model.safetensors").write_bytes(b"not the channel's")
+    candidate = made(tmp_path)
+    with pytest.raises(IntegrityError, match=r"base\.digest: "):
+        publish(tmp_path, candidate, base=tiny_base().model_copy(update={"uri": base.as_uri()}))
+    assert not (tmp_path / adapter_dir(CHANNEL_UID, candidate)).exists()
 
 
 @pytest.mark.parametrize(
