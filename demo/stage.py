@@ -90,8 +90,13 @@ class Stage:
         self._config_map("demo-suites", sorted(objects.SUITES.glob("*.jsonl")))
         values = REPO / "demo" / "manifests" / "values.yaml"
         chart = REPO / "helm" / "gatevalve"
-        self.cluster.helm("install", "gatevalve", str(chart), "--namespace", NAMESPACE, "--values", str(values))
+        kinds = ["--set", "crds.install=false"] if self._has_kinds() else []
+        self.cluster.helm("install", "gatevalve", str(chart), "--namespace", NAMESPACE, "--values", str(values), *kinds)
         self.run_job(objects.copy_job())
+
+    def _has_kinds(self) -> bool:
+        """Another release has brought the four kinds, which the whole cluster shares."""
+        return bool(self.kubectl("get", "crd", "adaptercandidates.gatevalve.dev", "--ignore-not-found").strip())
 
     def uninstall(self) -> None:
         """Take everything away again: channel, chart, and what the chart keeps."""
