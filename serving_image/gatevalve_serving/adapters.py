@@ -34,8 +34,8 @@ PATIENCE = 3
 class Adapter:
     """An adapter and the task that keeps it as wanted. `changed` is called whenever its report changes."""
 
-    def __init__(self, spec: AdapterOnPod, drain_seconds: int, bench: Workbench, changed: Callable[[], None]) -> None:
-        self.spec = spec
+    def __init__(self, channel: str, spec: AdapterOnPod, drain_seconds: int, bench: Workbench, changed: Callable[[], None]) -> None:
+        self.spec, self._place = spec, local_path(bench.adapters_path, channel, spec)
         self._drain_seconds, self._bench, self._changed = drain_seconds, bench, changed
         self._state = AdapterState.FETCHING
         self._problem: Problem | None = None
@@ -118,7 +118,7 @@ class Adapter:
         base = await self._bench.the_base()
         if base.digest is None:
             raise AdapterProblem(PodReason.BASE_MISMATCH, base.problem or "the base's files cannot be read")
-        local = await asyncio.to_thread(fetch, self._bench.settings.data_url, self.spec, self._bench.adapters_path)
+        local = await asyncio.to_thread(fetch, self._bench.settings.data_url, self.spec, self._place)
         await asyncio.to_thread(check_fit, local.path, local.manifest, base.digest, base.shapes, self._bench.facts.limits)
         self._local = local
 
@@ -234,7 +234,7 @@ class Adapter:
 
     @property
     def _path(self) -> str:
-        return str(local_path(self._bench.adapters_path, self.spec.digest))
+        return str(self._place)
 
 
 def _milliseconds_since(started: float) -> int:

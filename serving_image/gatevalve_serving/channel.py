@@ -15,7 +15,7 @@ from gatevalve.contracts.serving import ChannelDocument, PodReport, Route, Signe
 from gatevalve_serving.adapters import Adapter
 from gatevalve_serving.documents import Shelf, Trust, check_addressee, check_names, check_order
 from gatevalve_serving.metrics import DOCUMENTS_REFUSED, FLIPS, start_at_zero
-from gatevalve_serving.problem import Problem
+from gatevalve_serving.problem import LONGEST_MESSAGE, Problem
 from gatevalve_serving.progress import Progress
 from gatevalve_serving.routes import ChannelRoutes, RouteTable, Target
 from gatevalve_serving.workbench import Workbench
@@ -65,13 +65,22 @@ class Channel:
             self._hold(signed)
         return problem
 
-    def refuse(self, problem: Problem) -> None:
-        """Show in the report why the last document was not taken."""
-        if problem != self._refusal:
-            DOCUMENTS_REFUSED.labels(problem.reason.value).inc()
-            LOG.warning("channel %s: document refused: %s: %s", self.name, problem.reason, problem.message)
-            self._refusal = problem
-            self._desk.progress.bump()
+    def note_file(self, problem: Problem | None) -> None:
+        """Show in the report why the pool's file is not taken, for as long as it is not.
+
+        Only the operator writes that file. A push comes from anyone who reaches the port: its sender alone is told what is wrong.
+        """
+        if problem == self._refusal:
+            return
+        if problem is not None:
+            self.count_refusal(problem)
+        self._refusal = problem
+        self._desk.progress.bump()
+
+    def count_refusal(self, problem: Problem) -> None:
+        """A document was not taken."""
+        DOCUMENTS_REFUSED.labels(problem.reason.value).inc()
+        LOG.warning("channel %s: document refused: %s: %s", self.name, problem.reason, problem.message[:LONGEST_MESSAGE])
 
     def reconcile(self) -> None:
         """Start, keep and let go of adapters as the held document wants, and put its routes in force once they can be."""
@@ -89,7 +98,7 @@ class Channel:
 
     @property
     def problem(self) -> Problem | None:
-        """Why the last document was refused, or why the held one's routes are not in force."""
+        """Why the pool's file is refused, or why the held document's routes are not in force."""
         if self._refusal is not None:
             return self._refusal
         obstacle = self._obstacle(self.document) if self.document is not None and not self.committed else None
@@ -108,10 +117,10 @@ class Channel:
         targets = [self._adapters[route.adapter] for route in self.document.routes if route.adapter in self._adapters]
         return any(adapter.failure is not None and adapter.spec.digest in self._routed for adapter in targets)
 
-    def report(self) -> PodReport:
-        """What the pod says of the channel."""
+    def report(self, refused: Problem | None = None) -> PodReport:
+        """What the pod says of the channel; `refused`: to the sender of a document that was not taken."""
         base, facts, settings = self._bench.base, self._bench.facts, self._bench.settings
-        in_force, problem = self._table.of_channel(self.name), self.problem
+        in_force, problem = self._table.of_channel(self.name), refused or self.problem
         return PodReport(
             pod=settings.pod,
             pod_uid=settings.pod_uid,
@@ -127,7 +136,7 @@ class Channel:
             routes=in_force.routes if in_force else (),
             adapters=tuple(adapter.report() for _, adapter in sorted(self._adapters.items())),
             reason=problem.reason if problem else None,
-            message=problem.message if problem else None,
+            message=problem.message[:LONGEST_MESSAGE] if problem else None,
             progress=self._desk.progress.value,
         )
 
@@ -163,7 +172,7 @@ class Channel:
         for spec in document.adapters:
             adapter = self._adapters.get(spec.name)
             if adapter is None or adapter.task.done():
-                self._adapters[spec.name] = Adapter(spec, document.drain_seconds, self._bench, self._changed)
+                self._adapters[spec.name] = Adapter(self.name, spec, document.drain_seconds, self._bench, self._changed)
                 self._adapters[spec.name].task.add_done_callback(lambda _: self._changed())
         wanted = {spec.name for spec in document.adapters} | self._names_in_force()
         for name, adapter in list(self._adapters.items()):
@@ -197,11 +206,11 @@ class Channel:
         self._keep_adapters(document)
 
     def _hold(self, signed: SignedDocument) -> None:
-        if self._held == signed and self._refusal is None:
+        if self._held == signed:
             return
         LOG.info("channel %s: holding revision %s", self.name, signed.document.revision)
         start_at_zero(self.name)
-        self._held, self._refusal = signed, None
+        self._held = signed
         self._desk.shelf.save(signed)
         for adapter in self._adapters.values():
             adapter.try_again()

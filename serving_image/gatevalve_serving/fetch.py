@@ -1,15 +1,17 @@
-"""Fetch: an adapter from the data area to a pod-local directory named by its digest; every byte is checked on the way."""
+"""Fetch: an adapter from the data area to a pod-local directory of its own; every byte is checked on the way."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
 
+from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import AdapterManifest, FileFact
 from gatevalve.contracts.hashing import CHUNK_BYTES, digest_of_facts, file_fact
@@ -22,6 +24,9 @@ from gatevalve_serving.problem import AdapterProblem
 LARGEST_MANIFEST = 4 << 20
 FILES = {ADAPTER_CONFIG, ADAPTER_WEIGHTS}
 
+OWNER_DIGITS = 16
+"""Hex digits that tell the owners of the same bytes apart: names of one pod, which nobody gains by making collide."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalAdapter:
@@ -31,14 +36,17 @@ class LocalAdapter:
     manifest: AdapterManifest
 
 
-def local_path(cache: Path, digest: str) -> Path:
-    """Where an adapter lies on the pod's own disk."""
-    return cache / digest_hex(digest)
+def local_path(cache: Path, channel: str, adapter: AdapterOnPod) -> Path:
+    """Where a channel's adapter lies on the pod's own disk.
+
+    Channel and name are part of it: who lets an adapter go deletes its files, and others may serve the same bytes.
+    """
+    owner = sha256(f"{channel}/{adapter.name}".encode())
+    return cache / f"{digest_hex(adapter.digest)}-{digest_hex(owner)[:OWNER_DIGITS]}"
 
 
-def fetch(data_url: str, adapter: AdapterOnPod, cache: Path) -> LocalAdapter:
-    """The adapter's verified local copy; blocking. Raises AdapterProblem."""
-    target = local_path(cache, adapter.digest)
+def fetch(data_url: str, adapter: AdapterOnPod, target: Path) -> LocalAdapter:
+    """The adapter's verified local copy at `target`; blocking. Raises AdapterProblem."""
     if target.is_dir():
         try:
             return _verified(target, adapter.digest)
@@ -56,13 +64,14 @@ def _copy(data_url: str, adapter: AdapterOnPod, target: Path) -> LocalAdapter:
     source = f"{root.rstrip('/')}/{_safe(adapter)}"
     raw = _read(store, f"{source}/{MANIFEST}", LARGEST_MANIFEST)
     manifest = _manifest(raw, adapter.digest)
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for fact in manifest.files:
-        _copy_file(store, f"{source}/{fact.path}", temporary / fact.path, fact)
-    write_atomically(temporary / MANIFEST, raw)
-    temporary.rename(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".tmp-") as temporary:
+        copy = Path(temporary) / target.name
+        copy.mkdir()
+        for fact in manifest.files:
+            _copy_file(store, f"{source}/{fact.path}", copy / fact.path, fact)
+        write_atomically(copy / MANIFEST, raw)
+        copy.rename(target)
     return LocalAdapter(target, manifest)
 
 

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Awaitable, Callable
 
 from gatevalve.contracts.errors import ContractError, ServingError
-from gatevalve.contracts.names import digest_hex
 from gatevalve.contracts.reasons import PodReason
 from gatevalve.contracts.serving import ChannelDocument, PodReport, SignedDocument
 from gatevalve_serving.api_key import ApiKeys
@@ -18,6 +17,7 @@ from gatevalve_serving.channel import Channel, Desk
 from gatevalve_serving.config import Settings
 from gatevalve_serving.documents import Shelf, Trust
 from gatevalve_serving.engine import EngineFacts
+from gatevalve_serving.fetch import local_path
 from gatevalve_serving.inner import Engine
 from gatevalve_serving.pool_files import PoolFiles
 from gatevalve_serving.problem import Problem
@@ -65,14 +65,16 @@ class Pod:
         await asyncio.to_thread(self.capture.stop)
 
     def take(self, name: str, signed: SignedDocument) -> tuple[Problem | None, PodReport]:
-        """Offer a channel a document, from wherever it came; its signature decides. Returns why it was refused, and the report."""
+        """Offer a channel a document, from wherever it came; its signature decides. Returns why it was refused, and the report.
+
+        A refusal is told in this report only: nothing that others see changes."""
         channel = self.channels.get(name) or Channel(name, self.bench, self.desk)
         problem = channel.offer(signed, self._documents_beside(name))
         if problem is None:
             self.channels[name] = channel
         else:
-            channel.refuse(problem)
-        return problem, channel.report()
+            channel.count_refusal(problem)
+        return problem, channel.report(problem)
 
     def report(self, name: str) -> PodReport:
         """The report of one channel, also of one that this pod knows nothing of."""
@@ -83,12 +85,15 @@ class Pod:
         return [document for document in held if document is not None]
 
     async def _look_at_pool(self) -> None:
+        refused: dict[str, Problem] = {}
         for name, raw in (await asyncio.to_thread(self._pool_files.changed)).items():
             channel = self.channels.setdefault(name, Channel(name, self.bench, self.desk))
             problem = self._take_file(channel, raw)
             if problem is not None and problem.reason is not PodReason.REVISION_OLD:
-                channel.refuse(problem)
-                self._pool_files.forget(name)
+                refused[name] = problem
+                self._pool_files.forget(name)  # so that a file refused before and not given now is sound, or gone
+        for name, channel in self.channels.items():
+            channel.note_file(refused.get(name))
 
     def _take_file(self, channel: Channel, raw: bytes) -> Problem | None:
         try:
@@ -124,9 +129,10 @@ class Pod:
 
     def _forget_unwanted_files(self) -> None:
         """Delete adapters that an earlier process of this Pod left behind: this engine has loaded nothing yet."""
-        wanted = {digest_hex(spec.digest) for channel in self.channels.values() if channel.document for spec in channel.document.adapters}
-        for path in self.bench.adapters_path.glob("*"):
-            if path.name not in wanted:
+        cache, documents = self.bench.adapters_path, ((name, channel.document) for name, channel in self.channels.items())
+        wanted = {local_path(cache, name, spec) for name, document in documents if document for spec in document.adapters}
+        for path in cache.glob("*"):
+            if path not in wanted:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _keep(self, what: str, work: Callable[[], Awaitable[None]], every: float | None) -> asyncio.Task[None]:

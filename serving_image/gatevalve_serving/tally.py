@@ -67,7 +67,7 @@ def records(job: Job, tally: Tally, at: str, defaults: Mapping[str, Any], sample
             adapter_digest=job.target.adapter_digest,
             base_digest=job.routes.base_digest,
             route=job.route,
-            messages=job.asked.get("messages"),
+            messages=job.asked.get("messages") if job.route == "chat" else None,
             prompt=_prompt(job, index),
             prompt_token_ids=prompt_token_ids,
             token_ids=choice.token_ids,
@@ -96,8 +96,8 @@ def _text(part: dict[str, Any]) -> str:
 
 
 def _prompt(job: Job, index: int) -> str | None:
-    """The prompt's text, where the client sent text; several prompts have n choices each."""
-    prompt = job.asked.get("prompt")
+    """A completion's prompt, where the client sent text; several prompts have n choices each."""
+    prompt = job.asked.get("prompt") if job.route == "completions" else None
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
         return str(prompt[index // (job.asked.get("n") or 1)])
     return prompt if isinstance(prompt, str) else None

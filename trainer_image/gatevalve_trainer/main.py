@@ -16,7 +16,7 @@ from gatevalve.contracts.jobs import EvaluateInput, FetchInput, PublishInput, Sn
 from gatevalve.contracts.names import ENV_JOB
 from gatevalve_trainer.errors import BackendUnavailable, Diverged, NoSignal, OutOfMemory, ReplayMismatch, Terminated
 from gatevalve_trainer.stopping import STOP
-from gatevalve_trainer.termination import failed, write_termination
+from gatevalve_trainer.termination import failed, failed_silently, write_termination
 
 # The steps import late: snapshot and publish must not pay for torch, nor evaluate for what training needs.
 
@@ -51,12 +51,14 @@ def _evaluate(raw: str) -> Termination:
     return Termination(step="evaluate", exit_code=ExitCode.DONE, evidence=run(EvaluateInput.parse_json(raw)))
 
 
+EVALUATE = "evaluate"
+
 STEPS: dict[str, Callable[[str], Termination]] = {
     "snapshot": _snapshot,
     "train": _train,
     "fetch": _fetch,
     "publish": _publish,
-    "evaluate": _evaluate,
+    EVALUATE: _evaluate,
 }
 
 EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
@@ -88,8 +90,11 @@ def run_step(step: str) -> Termination:
     try:
         return STEPS[step](_job_text())
     except Exception as error:  # noqa: BLE001 the edge: whatever happened becomes an exit code and a message
-        if not isinstance(error, GatevalveError):
-            traceback.print_exc()
+        if isinstance(error, GatevalveError):
+            return failed(step, exit_code(error), error)
+        if step == EVALUATE:  # text and traceback of an unforeseen error may quote sealed items
+            return failed_silently(step, exit_code(error), error)
+        traceback.print_exc()
         return failed(step, exit_code(error), error)
 
 

@@ -10,24 +10,44 @@ from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, wor
 from gatevalve_trainer.adapter.files import check_base, read_adapter
 from gatevalve_trainer.adapter.shape import LoraShape, canonical_config, check_fits_channel
 from gatevalve_trainer.phases import Phases
-from gatevalve_trainer.store import Area
+from gatevalve_trainer.store import Area, expected, verified_base
 
 
 def run(job: PublishInput) -> AdapterResult:
     """Copy a verified adapter to adapters/<digest>/; one that is there already is done when it is the same, and is never overwritten.
 
-    Raises ContractError or IntegrityError when the adapter is not what digest, base or channel say, or the name is taken by other bytes.
+    What it will be measured against is verified too: others may write to the data area, and the engine loads whatever lies there.
+    Raises ContractError or IntegrityError when an adapter or the base is not what its digest says, the adapter does not fit the channel,
+    or its name is taken by other bytes.
     """
     area, phases = Area(job.data), Phases()
     made, published = f"{work_dir(job.channel_uid, job.candidate_uid)}/{job.produced_by}", adapter_dir(job.channel_uid, job.adapter_digest)
     with phases.phase("verify") as counts:
-        manifest, files = read_adapter(area, made, job.adapter_digest)
+        verified_base(job.base)
+        _check_arms(area, job)
+        with expected("producedBy", "the attempt never finished or was removed: apply a new candidate"):
+            manifest, files = read_adapter(area, made, job.adapter_digest)
         _check(job, manifest, files)
         counts["bytes"] = sum(len(data) for data in files.values())
     with phases.phase("publish") as counts:
         counts["published"] = area.publish(published, {**files, MANIFEST: manifest.canonical()})
         _check_published(area, published, job)
     return AdapterResult(adapter_digest=job.adapter_digest)
+
+
+def _check_arms(area: Area, job: PublishInput) -> None:
+    fields = {job.anchor_digest: "anchorDigest", job.incumbent_digest: "incumbentDigest"}  # often one adapter is both
+    for digest, field in fields.items():
+        if digest is not None:
+            _check_arm(area, job, field, digest)
+
+
+def _check_arm(area: Area, job: PublishInput, field: str, digest: str) -> None:
+    try:
+        manifest, _ = read_adapter(area, adapter_dir(job.channel_uid, digest), digest)
+        check_base(manifest, job.base.digest)
+    except GatevalveError as error:
+        raise ContractError(field, f"the published adapter is not sound ({error})", "find out who wrote to it, and restore it") from error
 
 
 def _check(job: PublishInput, manifest: AdapterManifest, files: dict[str, bytes]) -> None:

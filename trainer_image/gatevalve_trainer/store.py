@@ -13,6 +13,8 @@ import fsspec
 from gatevalve.contracts.canonical import Digest, sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
 from gatevalve.contracts.files import FileFact
+from gatevalve.contracts.hashing import directory_digest
+from gatevalve.contracts.kinds import Base
 from gatevalve.contracts.names import MANIFEST
 
 TEMPORARY = ".tmp-"
@@ -25,6 +27,17 @@ def local_directory(field: str, url: str) -> Path:
     if not path.is_dir():
         raise ContractError(field, f"{url} is not a directory", "mount it, or correct the URL")
     return path
+
+
+def verified_base(base: Base) -> Path:
+    """The base's directory; raises IntegrityError when its files do not have the channel's digest."""
+    directory = local_directory("base.uri", base.uri)
+    actual = directory_digest(directory)
+    if actual != base.digest:
+        raise IntegrityError(
+            f"base.digest: {base.uri} has digest {actual}, expected {base.digest}; mount the right model or correct the channel"
+        )
+    return directory
 
 
 class Area:
@@ -87,6 +100,17 @@ class Area:
         for inner in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
             _sync_directory(inner)
         return _rename_exclusively(temporary, target)
+
+
+@contextmanager
+def expected(field: str, remedy: str) -> Iterator[None]:
+    """Inside, what the job names by `field` must be there: a file that does not exist raises ContractError with the remedy."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except StoreError as error:
+        raise ContractError(field, str(error), remedy) from error
 
 
 def checked(path: str, data: bytes, digest: str) -> bytes:

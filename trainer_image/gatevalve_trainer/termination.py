@@ -22,6 +22,11 @@ def failed(step: str, code: int, error: BaseException) -> Termination:
     return Termination(step=step, exit_code=code, reason=type(error).__name__[:256], message=message[:MESSAGE_CHARACTERS])
 
 
+def failed_silently(step: str, code: int, error: BaseException) -> Termination:
+    """The ending of a step that raised something whose text must not leave the Pod: its type alone."""
+    return Termination(step=step, exit_code=code, reason=type(error).__name__[:256], message=type(error).__name__[:MESSAGE_CHARACTERS])
+
+
 def message_bytes(ending: Termination) -> bytes:
     """The ending as at most 4 KiB of JSON; a message too long for that is cut."""
     raw = ending.canonical()
@@ -42,4 +47,7 @@ def write_termination(ending: Termination) -> None:
 
 
 def _sentence(code: int) -> str:
-    return next((known.sentence for known in ExitCode if known == code), "The step failed unexpectedly; see the traceback.")
+    return next(
+        (known.sentence for known in ExitCode if known == code),
+        "The step failed unexpectedly; see the traceback (evaluate shows none: it could quote sealed items).",
+    )

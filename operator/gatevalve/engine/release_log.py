@@ -87,7 +87,7 @@ class ReleaseLogs:
         """Once for each change, because a channel is read again and again while its external log does not answer."""
         before, self._errors[channel] = self._errors.get(channel), error
         if error is not None and error != before:
-            log.warning("%s: its external log cannot be read, nothing new is served before it can: %s", channel, error)
+            log.warning("%s: its external log cannot be read, promotions wait for it: %s", channel, error)
 
     async def _fresh(self, channel: str) -> Chain:
         """From the cache, when the API server has nothing under the next name; from a live list otherwise."""

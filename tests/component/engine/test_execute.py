@@ -176,8 +176,9 @@ async def test_a_name_taken_by_something_else_stops_the_plan(sentence: str, scen
     view = await scene.view()
     scene.cluster.put(ADAPTER_RELEASES, release_object(TAKEN[sentence](scene)))
     with pytest.raises(ConflictError):
-        await scene.run(view, AppendEntry(draft(0)), CreateJob(job()))
+        await scene.run(view, AppendEntry(draft(0)), CreateJob(job()), statuses=(channel_status(),))
     assert scene.copies() == []
+    assert "status" not in scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]
     assert (JOBS.plural, "j") not in scene.cluster.objects
 
 

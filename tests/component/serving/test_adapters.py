@@ -360,7 +360,7 @@ async def test_a_channel_that_lets_an_adapter_go_leaves_another_channels_files_o
         await pod.settled(rig.signed((2, 0), channel="sales", drain_seconds=0), "sales")
         await pod.until(lambda report: not report.adapters, "sales")
         assert local_copies(rig) == [live.digest.removeprefix("sha256:")]
-        assert Path(rig.engine.adapters[live.name]).is_dir()
+        assert rig.engine.adapters == {live.name: str(local_path(rig.root / "cache" / "adapters", "support", live))}
 
 
 async def test_a_crash_in_the_background_is_survived(rig: PodRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,4 +28,4 @@ def test_a_candidate_over_all_traffic_since_year_one_takes_its_turn() -> None:
     behind = world.apply("behind")
     world.run()
     assert world.state(uid) == "Promoted"
-    assert world.state(behind) == "Rejected"
+    assert world.state(behind) == "Promoted"

@@ -67,7 +67,7 @@ def test_an_unforeseen_error_of_evaluate_tells_its_type_and_nothing_of_the_items
     monkeypatch.setitem(STEPS, "evaluate", quotes_an_item)
     assert main(["evaluate"]) == 1
     said = "".join(capfd.readouterr())
-    assert SEALED_TEXT not in said
+    assert "apples" not in said
     assert "Traceback" not in said
     assert json.loads(said)["message"] == "ValidationError"
 
@@ -75,7 +75,7 @@ def test_an_unforeseen_error_of_evaluate_tells_its_type_and_nothing_of_the_items
 def test_an_unforeseen_error_of_another_step_tells_all(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("GATEVALVE_JOB", "{}")
     monkeypatch.setitem(STEPS, "train", quotes_an_item)
-    assert SEALED_TEXT in run_step("train").message
+    assert "apples" in run_step("train").message
     assert "Traceback" in capfd.readouterr().err
 
 

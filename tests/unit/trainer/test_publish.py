@@ -147,7 +147,7 @@ def test_an_arm_made_on_another_base_is_refused(tmp_path: Path) -> None:
     published, candidate = two_adapters(tmp_path)
     manifest = tmp_path / adapter_dir(CHANNEL_UID, published) / "MANIFEST.json"
     manifest.write_bytes(AdapterManifest.parse_json(manifest.read_bytes()).model_copy(update={"base_digest": OTHER_DIGEST}).canonical())
-    with pytest.raises(ContractError, match="incumbentDigest: .*baseDigest"):
+    with pytest.raises(ContractError, match=r"incumbentDigest: .*baseDigest"):
         publish(tmp_path, candidate, incumbent_digest=published)
 
 

@@ -1,4 +1,4 @@
-"""The frozen base: verified, then loaded the same way every time."""
+"""The frozen base, loaded the same way every time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from gatevalve.contracts.errors import ContractError, IntegrityError
-from gatevalve.contracts.hashing import directory_digest
-from gatevalve.contracts.kinds import Base
-from gatevalve_trainer.store import local_directory
-
-
-def verified_base(base: Base) -> Path:
-    """The base's directory; raises IntegrityError when its files do not have the channel's digest."""
-    directory = local_directory("base.uri", base.uri)
-    actual = directory_digest(directory)
-    if actual != base.digest:
-        raise IntegrityError(
-            f"base.digest: {base.uri} has digest {actual}, expected {base.digest}; mount the right model or correct the channel"
-        )
-    return directory
+from gatevalve.contracts.errors import ContractError
 
 
 def prepare_torch() -> torch.device:

@@ -53,15 +53,15 @@ def to_lines(items: tuple[Item, ...]) -> bytes:
 
 def from_lines(what: str, data: bytes) -> tuple[Item, ...]:
     """The items of a file; raises ContractError when a line is no item, an id occurs twice, or there is none."""
-    items = tuple(_item(what, number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip())
-    if not items:
+    numbered = [(number, _item(what, number, line)) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
+    if not numbered:
         raise ContractError(what, "holds no items", "give a file with one item a line")
     ids: set[str] = set()
-    for item in items:
-        if item.id in ids:
-            raise ContractError(what, f"holds item {item.id} twice", "remove one of them")
+    for number, item in numbered:
+        if item.id in ids:  # the message names the line: an id may be a sealed text
+            raise ContractError(what, f"line {number} repeats the id of an earlier item", "remove one of them")
         ids.add(item.id)
-    return items
+    return tuple(item for _, item in numbered)
 
 
 def _item(what: str, number: int, line: bytes) -> Item:

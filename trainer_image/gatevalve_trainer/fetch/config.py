@@ -33,7 +33,13 @@ PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 def rank_and_alpha(raw: bytes) -> tuple[int, int]:
     """Rank and alpha in an adapter_config.json; raises ContractError that names the first field that is not plain LoRA."""
-    config = _object(raw)
+    try:
+        return _plain(_object(raw))
+    except RecursionError as error:
+        raise ContractError(ADAPTER_CONFIG, "is nested too deeply", "write it with PEFT's save_pretrained") from error
+
+
+def _plain(config: Mapping[str, Any]) -> tuple[int, int]:
     _require(config.get("peft_type") == "LORA", "peft_type", config.get("peft_type"), "give a LoRA adapter")
     _require(
         config.get("task_type") in (None, "CAUSAL_LM"), "task_type", config.get("task_type"), "give an adapter of a causal language model"
@@ -64,10 +70,15 @@ def _is_off(value: Any) -> bool:
     return value is None or value is False or (isinstance(value, str | list | dict) and value in OFF)  # 0 == False, but 0 may name a layer
 
 
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()  # NaN and infinity are not
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _positive(config: Mapping[str, Any], field: str) -> int:
-    value = config.get(field)
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value) and value > 0
-    _require(whole, field, value, "give a positive whole number")
+    value: Any = config.get(field)
+    _require(_is_whole(value) and value > 0, field, value, "give a positive whole number")
     return int(config[field])
 
 

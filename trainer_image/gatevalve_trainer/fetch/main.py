@@ -17,7 +17,7 @@ from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.jobs import AdapterResult, FetchInput
 from gatevalve.contracts.kinds import Artifact
 from gatevalve.contracts.names import ADAPTER_CONFIG, ADAPTER_WEIGHTS, work_dir
-from gatevalve_trainer.adapter.base import load_base, prepare_torch, verified_base
+from gatevalve_trainer.adapter.base import load_base, prepare_torch
 from gatevalve_trainer.adapter.files import adapter_digest, file_facts
 from gatevalve_trainer.adapter.lora import A_SUFFIX, B_SUFFIX, first_not_finite, has_effect, lora_tensors, with_lora
 from gatevalve_trainer.adapter.memory import out_of_memory_typed
@@ -26,7 +26,7 @@ from gatevalve_trainer.adapter.shape import LoraShape, check_fits_channel
 from gatevalve_trainer.adapter.write import adapter_bytes, check_reload, write_files, write_manifest
 from gatevalve_trainer.fetch.config import rank_and_alpha
 from gatevalve_trainer.phases import Phases
-from gatevalve_trainer.store import Area, local_directory
+from gatevalve_trainer.store import Area, local_directory, verified_base
 
 ALLOWED_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, "README.md")
 """What an artifact may hold; PEFT writes the README, and it is not taken over."""

@@ -91,10 +91,13 @@ def latest_scores(feedback: Iterable[FeedbackRecord], window: Window) -> dict[st
 
 
 def first_user_text(reply: TrafficRecord) -> str | None:
-    """The text that decides the side: the first user message, or the prompt of a completion; None when there is none."""
-    if reply.messages is None:
+    """The text that decides the side: a chat's first user message, or a completion's prompt; None when there is none.
+
+    The route decides which: a client may send the other field along, which the engine never read.
+    """
+    if reply.route == "completions":
         return reply.prompt
-    return next((_content_text(message.get("content")) for message in reply.messages if message.get("role") == "user"), None)
+    return next((_content_text(message.get("content")) for message in reply.messages or () if message.get("role") == "user"), None)
 
 
 def _first_of_each(replies: Iterable[TrafficRecord], dropped: Counter[str]) -> list[TrafficRecord]:
@@ -127,7 +130,7 @@ def _row(reply: TrafficRecord, scores: dict[str, float]) -> SnapshotRow:
         finish_reason=reply.finish_reason or "",
         score=scores.get(reply.id) if reply.choice == SCORED_CHOICE else None,
         response_text=reply.text,
-        messages=json.dumps(reply.messages if reply.messages is not None else reply.prompt, ensure_ascii=False, sort_keys=True),
+        messages=json.dumps(reply.messages if reply.route == "chat" else reply.prompt, ensure_ascii=False, sort_keys=True),
     )
 
 

@@ -16,7 +16,7 @@ from gatevalve.contracts.names import ADAPTER_WEIGHTS, MANIFEST, adapter_dir, sn
 from gatevalve_trainer.adapter.files import check_base, read_adapter
 from gatevalve_trainer.adapter.shape import LoraShape, check_fits_channel
 from gatevalve_trainer.snapshot.parquet import read_train_rows
-from gatevalve_trainer.store import Area, checked
+from gatevalve_trainer.store import Area, checked, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,12 @@ class Parent:
 
 
 def read_snapshot(area: Area, job: TrainInput) -> list[SnapshotRow]:
-    """The snapshot's train rows; raises IntegrityError when bytes differ, ContractError when it is about another base or adapter."""
-    directory = snapshot_dir(job.channel_uid, job.snapshot_digest)
+    """The snapshot's train rows; raises IntegrityError when bytes differ, ContractError when it is absent or of another base or adapter."""
+    with expected("snapshotDigest", "name the digest that a snapshot ended with, or cut a new one"):
+        return _snapshot_rows(area, job, snapshot_dir(job.channel_uid, job.snapshot_digest))
+
+
+def _snapshot_rows(area: Area, job: TrainInput, directory: str) -> list[SnapshotRow]:
     manifest = SnapshotManifest.parse_json(checked(f"{directory}/{MANIFEST}", area.read(f"{directory}/{MANIFEST}"), job.snapshot_digest))
     if manifest.base_digest != job.base.digest:
         raise ContractError("snapshotDigest", f"its rows come from base {manifest.base_digest}", f"cut a snapshot on {job.base.digest}")
@@ -48,10 +52,11 @@ def read_snapshot(area: Area, job: TrainInput) -> list[SnapshotRow]:
 
 
 def read_parent(area: Area, job: TrainInput) -> Parent | None:
-    """The parent adapter, or None when training starts from the base."""
+    """The parent adapter, or None when training starts from the base; raises ContractError when it is absent or does not fit."""
     if job.parent_digest is None:
         return None
-    manifest, files = read_adapter(area, adapter_dir(job.channel_uid, job.parent_digest), job.parent_digest)
+    with expected("parentDigest", "restore it, or roll back to an entry whose adapter is there"):
+        manifest, files = read_adapter(area, adapter_dir(job.channel_uid, job.parent_digest), job.parent_digest)
     check_base(manifest, job.base.digest)
     shape = LoraShape.of_manifest(manifest)
     check_fits_channel("parent", shape, job.adapter)

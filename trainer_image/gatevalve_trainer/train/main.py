@@ -10,13 +10,13 @@ from peft import PeftModel
 
 from gatevalve.contracts.jobs import AdapterResult, TrainInput
 from gatevalve.contracts.names import work_dir
-from gatevalve_trainer.adapter.base import load_base, prepare_torch, verified_base
+from gatevalve_trainer.adapter.base import load_base, prepare_torch
 from gatevalve_trainer.adapter.lora import lora_parameters, with_fresh_lora, with_lora
 from gatevalve_trainer.adapter.memory import out_of_memory_typed
 from gatevalve_trainer.adapter.shape import LoraShape
 from gatevalve_trainer.phases import Every, Phases, log
 from gatevalve_trainer.stopping import STOP
-from gatevalve_trainer.store import Area
+from gatevalve_trainer.store import Area, verified_base
 from gatevalve_trainer.train.checkpoint import resume, save_checkpoint
 from gatevalve_trainer.train.inputs import Parent, inputs_key, read_parent, read_snapshot
 from gatevalve_trainer.train.loop import Figures, Loop, Objective, Progress, optimizer_of
