@@ -27,6 +27,7 @@ HELD_OUT_SEED = 20_02
 HELD_OUT_ITEMS = 240
 HELD_OUT_DECODES = 3
 BREVITY_TOKENS = 40
+READY_SECONDS = 60
 
 Reward = Callable[[float, str, int], float]
 """(right or wrong, reply text, reply tokens) -> the score a client reports."""
@@ -93,6 +94,18 @@ class Client:
     url: str
     alias: str
     tally: Tally
+
+    async def until_served(self) -> None:
+        """Wait until the Service leads to a pod that lists the alias: a pod answers its operator a moment before it is an endpoint."""
+        end = time.monotonic() + READY_SECONDS
+        while time.monotonic() < end:
+            try:
+                async with self.session.get(f"{self.url}/v1/models") as reply:
+                    if reply.status == 200 and self.alias in await reply.text():
+                        return
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            await asyncio.sleep(0.2)
 
     async def ask(self, item: Item, n: int = 1, headers: dict[str, str] | None = None) -> dict[str, Any] | None:
         """One chat completion at temperature 1; None when it failed."""
@@ -197,6 +210,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
         client = Client(session, args.url, args.alias, tally)
+        await client.until_served()
         if args.mode == "traffic":
             await traffic(client, args.seed, args.count, REWARDS[args.reward])
         elif args.mode == "held-out":

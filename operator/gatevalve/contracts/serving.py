@@ -130,7 +130,10 @@ class PodReport(Contract):
     committed: bool = Field(default=False, description="The held document's routes are in force.")
     routes: tuple[Route, ...] = ()
     adapters: tuple[AdapterReport, ...] = ()
-    reason: ShortText | None = Field(default=None, description="Why the last document was refused or failed (PodReason).")
+    reason: ShortText | None = Field(
+        default=None,
+        description="Why the document of the ConfigMap, or in the answer to PUT that one, was refused or is not in force (PodReason).",
+    )
     message: Message | None = None
     progress: int = Field(default=0, description="Grows with every change; pass it as ?after= to long-poll.")
 

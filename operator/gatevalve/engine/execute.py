@@ -140,9 +140,12 @@ class Executor:
             self.times.preloading(view.name, _entry(action.document), self.clock.monotonic())
         address = PodAddress(pod.ip, view.channel.spec.serving.port)
         try:
-            await self.serving.put_document(address, self.signer.sign_document(action.document))
+            report = await self.serving.put_document(address, self.signer.sign_document(action.document))
         except ServingError as error:
             log.warning("%s did not take the document: %s", pod.name, error)
+            return
+        if report.reason is not None:
+            log.warning("%s holds revision %s of %s: %s: %s", pod.name, report.revision, view.name, report.reason, report.message)
 
     async def _commit(self, action: CommitDocument) -> None:
         """The write that decides what a pool serves. Without a version the ConfigMap must not exist, with one it must still have it."""
