@@ -61,7 +61,9 @@ def test_a_candidate_equal_to_the_incumbent_is_not_accepted() -> None:
     assert Verdict.ACCEPTED not in {verdict_of(rng, gain=0.0, guard_loss=0.0) for _ in range(20)}
 
 
-@pytest.mark.parametrize(("centre", "gain"), [(-0.5, 0.085), (3.2, 0.06)], ids=["8.5 points from 40 percent", "about 4 points from 93 percent"])
+@pytest.mark.parametrize(
+    ("centre", "gain"), [(-0.5, 0.085), (3.2, 0.06)], ids=["8.5 points from 40 percent", "about 4 points from 93 percent"]
+)
 def test_superiority_sees_the_gains_that_the_docs_name_in_seven_of_ten_tests_at_least(centre: float, gain: float) -> None:
     rng, tests = random.Random(5), 200
     passed = 0
