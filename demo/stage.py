@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +187,3 @@ def read_report(log: str) -> dict[str, Any]:
     if report["failed"]:
         raise StoryError(f"{report['failed']} of {report['requests']} client requests failed; the first: {report['error']}")
     return report
-
-
-def utc_now() -> datetime:
-    """Now, in UTC."""
-    return datetime.now(UTC)

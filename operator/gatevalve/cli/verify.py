@@ -8,7 +8,7 @@ from pathlib import Path
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.names import log_file
-from gatevalve.engine.chain import Chain, ExternalCopies, compare, read_link, verify_chain
+from gatevalve.engine.chain import Chain, ExternalCopies, compare, exported, read_link, verify_chain
 from gatevalve.io.ports import KubeObject
 from gatevalve.io.signing import VerifyKey
 
@@ -61,6 +61,6 @@ def _copies(chain: Chain, log_dir: Path) -> ExternalCopies:
 
 def _lacks(chain: Chain, copies: ExternalCopies) -> str | None:
     for link in chain.links:
-        if (link.spec.channel.uid, link.spec.sequence) not in copies:
+        if not exported(link, copies):
             return f"the external log lacks {log_file(link.spec.channel.uid, link.spec.sequence)}"
     return None

@@ -99,12 +99,10 @@ def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) 
     if _is_memory(last):
         return _retry(attempts, MEMORY_ATTEMPTS, _is_memory, text, divisor=2)
     if _is_backend(last):
-        again = _retry(attempts, BACKEND_ATTEMPTS, _is_backend, text)
-        return again if isinstance(again, Ended) else _later(attempts, last, _is_backend, now)
+        return _retry_later(attempts, BACKEND_ATTEMPTS, _is_backend, text, now)
     if _is_interruption(last):
         return _retry(attempts, RESUMES, _is_interruption, text)
-    again = _retry(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text)
-    return again if isinstance(again, Ended) else _later(attempts, last, _is_unknown, now)
+    return _retry_later(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text, now)
 
 
 _FINAL: dict[int, tuple[CandidateState, ConditionReason]] = {
@@ -140,12 +138,12 @@ def _retry(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], 
     return Start(last.attempt + 1, divisor, text)
 
 
-def _later(attempts: tuple[JobView, ...], last: JobView, same: Callable[[JobView], bool], now: datetime) -> StepState:
-    """Another attempt after a pause that doubles with each failure of the kind."""
-    failures = sum(1 for job in attempts if same(job))
-    wait = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_LIMIT_SECONDS)
-    left = wait - (now - (last.finished_at or now)).total_seconds()
-    return Start(last.attempt + 1, after=_message(last)) if left <= 0 else Pause(left)
+def _retry_later(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], bool], text: str, now: datetime) -> StepState:
+    """Another attempt, up to a limit, after a pause that doubles with each failure of the kind."""
+    again, finished_at = _retry(attempts, limit, same, text), attempts[-1].finished_at or now
+    wait = min(BACKOFF_SECONDS * 2 ** (sum(1 for job in attempts if same(job)) - 1), BACKOFF_LIMIT_SECONDS)
+    left = wait - (now - finished_at).total_seconds()
+    return again if isinstance(again, Ended) or left <= 0 else Pause(left)
 
 
 def _message(job: JobView) -> str:

@@ -13,11 +13,11 @@ from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import GROUP, LABEL_POOL, entry_name, pool_configmap
 from gatevalve.contracts.serving import AdapterRole, ChannelDocument
 from gatevalve.decide.plan import Action, AnnotatePod, AppendEntry, CommitDocument, CopyEntry, CreateJob, DeleteJob, Plan, PushDocument
+from gatevalve.decide.refused import told_after_failure
 from gatevalve.decide.view import View
 from gatevalve.engine.append import Appender
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.events import EventRecorder
-from gatevalve.engine.refused import told_after_failure
 from gatevalve.engine.statuses import StatusWriter
 from gatevalve.engine.timings import RolloutTimes
 from gatevalve.io.clock import Clock
