@@ -162,6 +162,14 @@ class Pin(Contract):
     by: ShortText = Field(min_length=1, description="Who asks; recorded in the log.")
 
 
+class GatePolicyApproval(Contract):
+    """A person's consent to a policy that is looser somewhere than the one in force."""
+
+    digest: DigestField = Field(description="Digest of the policy that is approved; the channel's condition GateReady names it.")
+    by: ShortText = Field(min_length=1, description="Who approves; recorded in the log.")
+    reason: Message = Field(min_length=1, description="Why; recorded in the log.")
+
+
 class AdapterChannelSpec(Contract):
     """One alias served from one base, and how its adapters are made, judged and rolled out."""
 
@@ -185,6 +193,9 @@ class AdapterChannelSpec(Contract):
     )
     serving: Serving = Field(description="Where and how the channel is served.")
     gate_policy: ObjectName = Field(description="GatePolicy in this namespace; a change of its digest is a Policy entry.")
+    gate_policy_approval: GatePolicyApproval | None = Field(
+        default=None, description="Consent to a policy that is looser somewhere than the one in force, or cannot be compared with it."
+    )
     training: Training = Field(default=Training(), description="Defaults of the channel's training Jobs.")
     evaluation: Evaluation = Field(default=Evaluation(), description="Settings of the channel's evaluation Jobs.")
     capture: Capture = Field(default=Capture(), description="What serving pods record.")
@@ -227,6 +238,14 @@ class PodsStatus(Contract):
     failed: int = Field(default=0, description="Pods that could not take the release and are excluded.")
 
 
+class Tampering(Contract):
+    """What somebody else changed or tried, and when it was seen."""
+
+    reason: ShortText = Field(description="What was done, in one word; see the list of reasons in the documentation.")
+    message: Message = Field(default="", description="What was done, in a sentence.")
+    at: Timestamp = Field(description="When it was seen.")
+
+
 class AdapterChannelStatus(Contract):
     """Derived from the log and from what pods report."""
 
@@ -237,6 +256,7 @@ class AdapterChannelStatus(Contract):
     round: RoundStatus | None = Field(default=None, description="The round in force, derived from the log.")
     pods: PodsStatus | None = Field(default=None, description="Pods of the pool by what they report.")
     log_head: EntryName | None = Field(default=None, description="The newest entry of the channel's log.")
+    tampering: Tampering | None = Field(default=None, description="The newest that somebody else changed or tried past gatevalve.")
 
 
 class SnapshotWindow(Contract):

@@ -55,6 +55,24 @@ PODS_DIVERGED = Metric("pods_diverged", "gauge", ("channel",), "Pods of the pool
 LOG_VALID = Metric("log_valid", "gauge", ("channel",), "1 while the log is gapless, signed and equal to its external copy.")
 LOG_HEAD_SEQUENCE = Metric("log_head_sequence", "gauge", ("channel",), "Sequence of the newest entry; -1 while there is none.")
 LOG_UNEXPORTED = Metric("log_unexported", "gauge", ("channel",), "Entries that have no copy in the external log yet.")
+LOG_VERIFIED = Metric(
+    "log_verified_timestamp_seconds",
+    "gauge",
+    ("channel",),
+    "Unix time of the last whole verification: every hash, signature, external copy and verdict anew.",
+)
+TAMPERING_TOTAL = Metric(
+    "tampering_total",
+    "counter",
+    ("channel", "reason"),
+    "Times that somebody else changed what only gatevalve may change, or tried to go round an alias, by reason.",
+)
+UNAUTHORIZED_ADAPTERS = Metric(
+    "unauthorized_adapters", "gauge", ("channel",), "Adapters that engines of the pool hold and no entry of a log put there."
+)
+POLICY_UNAPPROVED = Metric(
+    "policy_unapproved", "gauge", ("channel",), "1 while the channel names a looser policy that no person has approved."
+)
 RECONCILE_SECONDS = Metric("reconcile_seconds", "histogram", (), "Time of one reconcile: gather, decide, execute.", RECONCILE_BUCKETS)
 RECONCILE_ERRORS_TOTAL = Metric("reconcile_errors_total", "counter", ("channel",), "Reconciles that failed and are tried again.")
 QUEUE_DEPTH = Metric("queue_depth", "gauge", (), "Channels that wait for a reconcile or are in one.")
@@ -73,6 +91,10 @@ METRICS: tuple[Metric, ...] = (
     LOG_VALID,
     LOG_HEAD_SEQUENCE,
     LOG_UNEXPORTED,
+    LOG_VERIFIED,
+    TAMPERING_TOTAL,
+    UNAUTHORIZED_ADAPTERS,
+    POLICY_UNAPPROVED,
     RECONCILE_SECONDS,
     RECONCILE_ERRORS_TOTAL,
     QUEUE_DEPTH,

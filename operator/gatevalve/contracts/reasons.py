@@ -72,7 +72,12 @@ class EntryReason(Explained):
     STALE = "Stale", "The incumbent changed after the test was opened."
     PINNED = "Pinned", "A person pinned an earlier entry."
     ROLLOUT_FAILED = "RolloutFailed", "The promotion did not settle on enough pods in time."
-    POLICY_CHANGED = "PolicyChanged", "The channel names a policy with another digest."
+    POLICY_CHANGED = "PolicyChanged", "The channel names another policy, at least as strict in everything as the one in force."
+    POLICY_UNAPPROVED = (
+        "PolicyUnapproved",
+        "The channel names a policy that is looser somewhere; the one before stays in force until a person approves.",
+    )
+    POLICY_APPROVED = "PolicyApproved", "A person approved a policy that is looser somewhere than the one before."
 
 
 class CandidateState(Explained):
@@ -128,7 +133,11 @@ class ChannelCondition(Explained):
     READY = "Ready", "Spec is valid, log is valid, and the live release serves on every reachable pod."
     SERVING = "Serving", "Pods answer the alias from the live release."
     LOG_VALID = "LogValid", "The log is gapless, signed, and equal to its external copy."
-    GATE_READY = "GateReady", "The policy exists and can be read."
+    GATE_READY = "GateReady", "The policy exists, can be read, and is in force."
+    UNTAMPERED = (
+        "Untampered",
+        "For an hour nobody else has changed documents, keys, adapters, evidence or statuses of the channel, or tried to go round its alias.",
+    )
 
 
 class ConditionReason(Explained):
@@ -141,6 +150,7 @@ class ConditionReason(Explained):
     NOT_NEEDED = "NotNeeded", "This step does not apply to this candidate."
     CHANNEL_MISSING = "ChannelMissing", "The channel does not exist in this namespace."
     POLICY_MISSING = "PolicyMissing", "The gate policy does not exist in this namespace."
+    POLICY_UNAPPROVED = "PolicyUnapproved", "The policy is looser somewhere than the one in force; set spec.gatePolicyApproval."
     CHANNEL_NOT_READY = "ChannelNotReady", "The channel cannot take candidates; its conditions tell why."
     SPEC_INVALID = "SpecInvalid", "The spec breaks its contract."
     BEHIND_ANOTHER = "BehindAnother", "Another candidate of the channel is in flight or older."
@@ -165,6 +175,14 @@ class ConditionReason(Explained):
     RUNTIME_LORA_DISABLED = "RuntimeLoRADisabled", "The pods do not allow loading LoRA adapters at run time."
     LOG_INVALID = "LogInvalid", "The log is broken or differs from its external copy; nothing new is promoted."
     UID_CHANGED = "UidChanged", "The channel was recreated; annotate it with gatevalve.dev/adopt: <old uid> to go on with its log."
+    QUARANTINED = "Quarantined", "The adapter's digest was rejected or rolled back before; it gets no second test."
+    DOCUMENT_FORGED = "DocumentForged", "The pool's ConfigMap was edited; pods refused it and the operator has restored it."
+    KEYS_FORGED = "KeysForged", "ConfigMap gatevalve-keys was edited; pods trust the digest in their own spec, and the operator has restored it."
+    ADAPTER_FORGED = "AdapterForged", "An adapter's files in the store are not what its digest names; pods do not load them."
+    EVIDENCE_FORGED = "EvidenceForged", "Evidence in the store is not what the evaluation Job named."
+    STATUS_FORGED = "StatusForged", "A candidate's status named a verdict that the log does not hold; it was written anew."
+    UNAUTHORIZED_ADAPTER = "UnauthorizedAdapter", "An engine holds an adapter that no entry of the log put there; no alias leads to it."
+    UNAUTHORIZED_REQUEST = "UnauthorizedRequest", "A request tried to load, unload or name an adapter past the alias; the pod refused it."
 
 
 class EventReason(Explained):
@@ -184,6 +202,8 @@ class EventReason(Explained):
     LIVE = "Live", "A release is live on the pods."
     LOG_INVALID = "LogInvalid", "The log is broken."
     POLICY_CHANGED = "PolicyChanged", "Another policy is in force."
+    POLICY_UNAPPROVED = "PolicyUnapproved", "The channel names a looser policy; nothing is promoted until a person approves it."
+    TAMPERED = "Tampered", "Somebody else changed what only gatevalve may change, or tried to go round an alias."
 
 
 class PodReason(Explained):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from gatevalve.contracts.kinds import Capture
-from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Uid, Uri
+from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
 
 SIGNATURE_CONTEXT_DOCUMENT = b"gatevalve.dev/document/v1\n"
 SIGNATURE_CONTEXT_ENTRY = b"gatevalve.dev/entry/v1\n"
@@ -114,6 +114,13 @@ class EngineLimits(Contract):
     runtime_lora: bool
 
 
+class RefusedRequest(Contract):
+    """A request that tried to load, unload or name an adapter past the aliases."""
+
+    at: Timestamp
+    message: Message = Field(description="Method and path, and what it tried; nothing of its body.")
+
+
 class PodReport(Contract):
     """`GET /gatevalve/v1/channels/<channel>`: what a pod holds and does for one channel. Also the answer to PUT."""
 
@@ -135,6 +142,10 @@ class PodReport(Contract):
         description="Why the document of the ConfigMap, or in the answer to PUT that one, was refused or is not in force (PodReason).",
     )
     message: Message | None = None
+    foreign_adapters: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
+        default=(), description="Adapters that the engine holds and that no document of this pod put there."
+    )
+    refused: RefusedRequest | None = Field(default=None, description="The newest request that tried to go round the aliases.")
     progress: int = Field(default=0, description="Grows with every change; pass it as ?after= to long-poll.")
 
 

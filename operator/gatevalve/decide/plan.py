@@ -61,6 +61,11 @@ class CommitDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreKeys:
+    """Write the operator's own certificate to ConfigMap gatevalve-keys again."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnnotatePod:
     """Tell on the Pod which entry it serves for a channel."""
 
@@ -107,7 +112,7 @@ class ChannelStatusUpdate:
     status: AdapterChannelStatus
 
 
-Action = AppendEntry | CopyEntry | CreateJob | DeleteJob | PushDocument | CommitDocument | AnnotatePod
+Action = AppendEntry | CopyEntry | CreateJob | DeleteJob | PushDocument | CommitDocument | RestoreKeys | AnnotatePod
 StatusUpdate = CandidateStatusUpdate | ReleaseStatusUpdate | ChannelStatusUpdate
 
 

@@ -139,7 +139,7 @@ class PoolView:
     """The pool's ConfigMap key of this channel and its Pods.
 
     `document` is absent when there is none or it does not verify; `alias_owner` is another channel that serves the same alias on the pool;
-    `timings` are what the executor measured of the last commit.
+    `timings` are what the executor measured of the last commit; `keys_problem` says what is wrong with ConfigMap gatevalve-keys.
     """
 
     document: SignedDocument | None = None
@@ -148,6 +148,7 @@ class PoolView:
     pods: tuple[PodView, ...] = ()
     alias_owner: str | None = None
     timings: Timings | None = None
+    keys_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
