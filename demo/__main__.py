@@ -74,6 +74,8 @@ def _play(console: Console, stage: Stage) -> Story:
     story.honest_days()
     console.rule("poisoned days")
     story.poisoned_days()
+    console.rule("going round the gate")
+    story.bypass_attempts()
     console.rule("the way back")
     story.way_back()
     console.rule("the log")

@@ -40,7 +40,7 @@ class Watch:
 def pin(stage: Stage, entry: str, reason: str) -> tuple[str, float]:
     """Pin the channel; gives the Rollback entry and the milliseconds until the last pod answered from it."""
     before = {release["metadata"]["name"] for release in stage.items("adapterreleases")}
-    patch = json.dumps({"spec": {"pin": {"entry": entry, "reason": reason, "by": "demo"}}})
+    patch = json.dumps({"spec": {"pin": {"entry": entry, "reason": reason, "by": stage.user()}}})
     with ExitStack() as stack:
         watches = [_watch(stage, stack, pod) for pod in stage.pool_pods()]
         time.sleep(1)

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import objects
-from minicluster import Cluster
+from minicluster import Cluster, ClusterError
 
 REPO = Path(__file__).parent.parent
 NAMESPACE = "default"
@@ -60,6 +60,11 @@ class Stage:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "--output", "json", *args))["items"]
         return items
 
+    def user(self) -> str:
+        """Who the API server takes us for: what a pin must name."""
+        who: dict[str, Any] = json.loads(self.kubectl("auth", "whoami", "--output", "json"))
+        return str(who["status"]["userInfo"]["username"])
+
     def apply(self, manifest: dict[str, Any]) -> None:
         """kubectl apply of one object, as a user would."""
         self.kubectl("apply", "--server-side", "--filename", "-", stdin=json.dumps(manifest))
@@ -101,11 +106,19 @@ class Stage:
         """Take everything away again: channel, chart, and what the chart keeps."""
         self.kubectl("delete", "adapterchannels,adaptercandidates,gatepolicies", "--all")
         self.cluster.helm("uninstall", "gatevalve", "--namespace", NAMESPACE, "--wait")
-        self.kubectl("delete", "adapterreleases", "--all")
+        self.wait_for("the admission policies to end", 60, self._log_deleted)
         self.kubectl("delete", "jobs", "--selector", "app.kubernetes.io/part-of=gatevalve-demo")
         self.kubectl("delete", "configmap", "demo-client", "demo-base", "demo-suites", "gatevalve-pool-support")
         self.kubectl("delete", "secret", "gatevalve-signing", "gatevalve-seal")
         self.kubectl("delete", "pvc", "demo-models", "gatevalve-data", "gatevalve-sealed", "gatevalve-log", "--wait=false")
+
+    def _log_deleted(self) -> bool:
+        """An admission policy that was deleted is enforced for a moment longer."""
+        try:
+            self.kubectl("delete", "adapterreleases", "--all")
+        except ClusterError:
+            return False
+        return True
 
     def _config_map(self, name: str, files: list[Path]) -> None:
         arguments = [f"--from-file={path.name}={path}" for path in files]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from demo import objects, rollback
+from demo.bypass import Intruder
 from demo.stage import CHANNEL, POOL_URL, Stage, StoryError, read_report
 
 SESSION_REPLIES = 640
@@ -52,6 +54,8 @@ class Outcome:
     failed_requests: int = 0
     flip_ms: list[int] = field(default_factory=list)
     rollback_ms: float | None = None
+    bypass_attempts: int = 0
+    bypass_attempts_blocked: int = 0
     chain_ok: bool = False
 
     def broken_promises(self) -> list[str]:
@@ -61,6 +65,7 @@ class Outcome:
             "every poisoned candidate refused by the gate": self.poisoned_rejected
             == sum(row["scores"] != "honest" for row in self.verdicts),
             "no failed request": self.failed_requests == 0,
+            "every attempt to go round the gate blocked": 0 < self.bypass_attempts == self.bypass_attempts_blocked,
             "a rollback": self.rollback_ms is not None,
             "held-out accuracy of 0.80 or more, 0.30 above the base": self.curve[-1] >= max(0.80, self.curve[0] + 0.30),
         }
@@ -140,6 +145,18 @@ class Story:
         for session in sessions:
             self.session(session)
             self.outcome.poisoned_rejected += self.outcome.verdicts[-1]["state"] in REFUSED
+
+    def bypass_attempts(self) -> None:
+        """What the gate refused is offered to the alias past the gate, with all an administrator may do."""
+        intruder = Intruder.with_refused_adapter(self.stage)
+        with self.stage.step("four attempts to go round the gate", "bypass"):
+            attempts = intruder.attempts()
+        for attempt in attempts:
+            self.outcome.bypass_attempts += 1
+            self.outcome.bypass_attempts_blocked += attempt.blocked
+            mark = "[green]blocked[/]" if attempt.blocked else "[red]NOT BLOCKED[/]"
+            self.stage.console.print(f"    {mark} {escape(attempt.title)}")
+            self.stage.console.print(f"      [dim]{escape(attempt.refusal or 'nobody refused it')}[/]")
 
     def way_back(self) -> None:
         """A pin rolls back under streaming load; then the pin is removed and nothing is promoted by itself."""

@@ -6,52 +6,22 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from demo import objects
 from demo.stage import CHANNEL, NAMESPACE, Stage
-from demo.story import HONEST, POISONED, Outcome, Story
+from demo.story import HONEST, Outcome, Story
 from demo.verify import verify_log
-from minicluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 OPERATOR = "deployment/gatevalve-operator"
 POOL = "deployment/gatevalve-pool-support"
 PATIENCE_SECONDS = 300
-
-
-@pytest.fixture(scope="module")
-def stage(cluster: Cluster) -> Iterator[Stage]:
-    """The product installed, with vLLM serving the base through the alias."""
-    stage = Stage(cluster, Console(stderr=True))
-    stage.install()
-    stage.open_channel()
-    stage.wait_for_pool()
-    yield stage
-    stage.uninstall()
-
-
-@pytest.fixture(scope="module")
-def story(stage: Stage) -> Story:
-    """One honest session, one poisoned, a pin under load."""
-    story = Story(stage)
-    story.honest_days(HONEST[:1])
-    story.poisoned_days(POISONED[:1])
-    story.way_back()
-    story.outcome.chain_ok = verify_log(stage, stage.console)
-    return story
-
-
-@pytest.fixture(scope="module")
-def outcome(story: Story) -> Outcome:
-    return story.outcome
 
 
 def test_the_base_answers_between_a_quarter_and_a_half(outcome: Outcome):
@@ -66,6 +36,10 @@ def test_an_honest_session_is_accepted_served_and_lifts_held_out_accuracy(outcom
 def test_a_session_with_flipped_scores_is_refused(outcome: Outcome):
     assert outcome.verdicts[1]["state"] in ("Rejected", "Inconclusive", "Skipped")
     assert outcome.poisoned_rejected == 1
+
+
+def test_every_attempt_to_go_round_the_gate_is_blocked(outcome: Outcome):
+    assert (outcome.bypass_attempts, outcome.bypass_attempts_blocked) == (4, 4)
 
 
 def test_no_client_request_failed(outcome: Outcome):
