@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from demo.stage import CHANNEL, NAMESPACE, Stage, StoryError
 from gatevalve.contracts.names import DATA_PATH, adapter_dir, adapter_name
@@ -39,9 +40,9 @@ class Intruder:
 
     @classmethod
     def with_refused_adapter(cls, stage: Stage) -> Intruder:
-        """Take the adapter of the newest Reject. Raises StoryError when nothing was refused."""
+        """Take the adapter that was rejected last. Raises StoryError when none was."""
         releases = sorted(stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
-        refused = [release["spec"] for release in releases if release["spec"]["action"] == "Reject" and "lineage" in release["spec"]]
+        refused = [release["spec"] for release in releases if release["spec"].get("verdict") == "Rejected" and "lineage" in release["spec"]]
         if not refused:
             raise StoryError("the gate refused nothing, so there is nothing to smuggle in")
         digest = refused[-1]["lineage"]["adapterDigest"]
@@ -63,7 +64,8 @@ class Intruder:
         refusal = attempt()
         return Attempt(title, refusal, self._answering() == before)
 
-    def _forge_entry(self) -> str | None:
+    def forged_entry(self) -> dict[str, Any]:
+        """The next entry of the log as this somebody would have it: a promotion of the refused adapter."""
         newest = max(self.stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])["spec"]
         spec = {
             **newest,
@@ -76,12 +78,23 @@ class Intruder:
         }
         spec.pop("restores", None)
         name = f"{CHANNEL}-{spec['sequence']:06d}"
-        forged = {"apiVersion": "gatevalve.dev/v1alpha1", "kind": "AdapterRelease", "metadata": {"name": name}, "spec": spec}
-        return self._refused_by_kubectl("create", "--filename", "-", stdin=json.dumps(forged))
+        return {"apiVersion": "gatevalve.dev/v1alpha1", "kind": "AdapterRelease", "metadata": {"name": name}, "spec": spec}
+
+    def rerouted(self, signed: dict[str, Any]) -> dict[str, Any]:
+        """The committed document with a later revision and the refused adapter behind the alias, under the old signature."""
+        document = json.loads(json.dumps(signed["document"]))
+        sequence, step = document["revision"]
+        name, digest, uri = self.adapter["adapter"], self.adapter["digest"], self.adapter["uri"]
+        document |= {"revision": [sequence, step + 1], "adapters": [{"name": name, "digest": digest, "uri": uri, "role": "Live"}]}
+        document["routes"] = [{**document["routes"][0], "adapter": name}]
+        return {**signed, "document": document}
+
+    def _forge_entry(self) -> str | None:
+        return self._refused_by_kubectl("create", "--filename", "-", stdin=json.dumps(self.forged_entry()))
 
     def _edit_document(self) -> str | None:
         signed = json.loads(self.stage.get("configmap", POOL_CONFIGMAP)["data"][CHANNEL])
-        patch = json.dumps({"data": {CHANNEL: json.dumps(self._rerouted(signed))}})
+        patch = json.dumps({"data": {CHANNEL: json.dumps(self.rerouted(signed))}})
         return self._refused_by_kubectl("patch", "configmap", POOL_CONFIGMAP, "--type", "merge", "--patch", patch)
 
     def _load_by_hand(self) -> str | None:
@@ -90,16 +103,7 @@ class Intruder:
 
     def _forge_document(self) -> str | None:
         signed = json.loads(self.stage.get("configmap", POOL_CONFIGMAP)["data"][CHANNEL])
-        return self._refused_by_pod("PUT", f"/gatevalve/v1/channels/{CHANNEL}", self._rerouted(signed))
-
-    def _rerouted(self, signed: dict[str, object]) -> dict[str, object]:
-        """The committed document with a later revision and another adapter behind the alias, under the old signature."""
-        document = json.loads(json.dumps(signed["document"]))
-        sequence, step = document["revision"]
-        name, digest, uri = self.adapter["adapter"], self.adapter["digest"], self.adapter["uri"]
-        document |= {"revision": [sequence, step + 1], "adapters": [{"name": name, "digest": digest, "uri": uri, "role": "Live"}]}
-        document["routes"] = [{**document["routes"][0], "adapter": name}]
-        return {**signed, "document": document}
+        return self._refused_by_pod("PUT", f"/gatevalve/v1/channels/{CHANNEL}", self.rerouted(signed))
 
     def _refused_by_kubectl(self, *args: str, stdin: str | None = None) -> str | None:
         try:

@@ -69,6 +69,10 @@ class Adapter:
         if self._problem is not None:
             self._woken.set()
 
+    def look_now(self) -> None:
+        """Do not wait for the next probe: something in the engine has changed."""
+        self._woken.set()
+
     def report(self) -> AdapterReport:
         """What the pod says of it."""
         return AdapterReport(
@@ -103,6 +107,8 @@ class Adapter:
             await self._pause(pause)
 
     async def _bring_up(self) -> None:
+        if self._registered:
+            await self._look_again()
         if not self._registered:
             await self._prepare()
             if not self._wanted:
@@ -127,11 +133,20 @@ class Adapter:
         async with self._bench.loading:
             started = time.monotonic()
             if not await self._is_registered():
+                self._bench.registry.claim(self.spec.name, self._path)
                 reply = await self._bench.engine.load(self.spec.name, self._path, self._bench.settings.timing.load)
                 if reply.status != OK:
                     raise AdapterProblem(PodReason.LOAD_FAILED, f"the engine answered {reply.status}: {reply.text}")
             self._registered = True
             self._load_ms = _milliseconds_since(started)
+
+    async def _look_again(self) -> None:
+        """Somebody else may have unloaded it, or put another adapter under its name: that one goes, and ours is loaded anew."""
+        try:
+            self._registered = await self._is_registered()
+        except AdapterProblem:
+            self._registered = not await self._unloaded()
+            raise
 
     async def _is_registered(self) -> bool:
         """The engine's own list is the truth: an earlier attempt may have been given up and still have arrived."""
@@ -142,9 +157,9 @@ class Adapter:
             raise AdapterProblem(
                 PodReason.LOAD_FAILED, f"the engine has another adapter named {self.spec.name}, from {registered[self.spec.name]}"
             )
-        places = self._bench.facts.limits.max_cpu_loras
-        if len(registered) >= places:
-            raise AdapterProblem(PodReason.CAPACITY_EXCEEDED, f"{len(registered)} adapters are loaded, --max-cpu-loras is {places}")
+        places, taken = self._bench.facts.limits.max_cpu_loras, self._bench.registry.places_taken(registered)
+        if taken >= places:
+            raise AdapterProblem(PodReason.CAPACITY_EXCEEDED, f"{taken} adapters are loaded, --max-cpu-loras is {places}")
         return False
 
     async def _verify(self, local: LocalAdapter) -> None:
@@ -171,8 +186,8 @@ class Adapter:
         self._problem = None
         self._enter(AdapterState.DRAINING)
         await self._idle_or_woken(self._drain_seconds)
-        while self._registered and not self._wanted:
-            self._registered = not await self._unloaded()
+        while self._bench.registry.claimed(self.spec.name, self._path) and not self._wanted:
+            await self._unload()
         while not self._wanted and self._bench.in_flight.count(self.spec.name):
             await self._idle_or_woken(None)  # the engine may read the files again for a request in flight
         if not self._registered and not self._wanted:
@@ -190,6 +205,12 @@ class Adapter:
             idle.cancel()
             woken.cancel()
             self._woken.clear()
+
+    async def _unload(self) -> None:
+        """Also after a load that was given up: the engine may have done it all the same."""
+        if await self._unloaded():
+            self._registered = False
+            self._bench.registry.release(self.spec.name, self._path)
 
     async def _unloaded(self) -> bool:
         try:

@@ -6,11 +6,6 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from starlette.types import Scope
-
-SAGEMAKER_ADAPTER_HEADER = b"x-amzn-sagemaker-adapter"
-"""Headers with this prefix name an adapter past the alias (model-hosting-container-standards)."""
-
 
 class Target(Enum):
     """Who answers an allowed request."""
@@ -61,8 +56,3 @@ def find(method: str, path: str) -> Allowed | None:
     if channel != path and method in CHANNEL_METHODS and CHANNEL_NAME.fullmatch(channel):
         return Allowed(CHANNEL_METHODS[method], True, channel)
     return None
-
-
-def names_an_adapter(scope: Scope) -> bool:
-    """The request carries SageMaker's adapter header, which would choose an adapter past the alias."""
-    return any(key.startswith(SAGEMAKER_ADAPTER_HEADER) for key, _ in scope["headers"])

@@ -9,13 +9,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import FeedbackRecord, TrafficRecord
 from gatevalve.contracts.serving import Feedback
+from gatevalve_serving.clock import timestamp
 from gatevalve_serving.config import Settings
 from gatevalve_serving.metrics import CAPTURE_DROPPED, CAPTURED, FEEDBACK
 from gatevalve_serving.segments import Segments
@@ -135,8 +135,3 @@ class Capture:
     def _count_lost(self, lost: dict[str, int]) -> None:
         for channel, lines in lost.items():
             CAPTURE_DROPPED.labels(channel, "not_written").inc(lines)
-
-
-def timestamp() -> str:
-    """Now, as contracts write it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

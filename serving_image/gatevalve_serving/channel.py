@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gatevalve.contracts.reasons import PodReason
 from gatevalve.contracts.serving import ChannelDocument, PodReport, Route, SignedDocument
 from gatevalve_serving.adapters import Adapter
+from gatevalve_serving.bypass import Attempts
 from gatevalve_serving.documents import Shelf, Trust, check_addressee, check_names, check_order
 from gatevalve_serving.metrics import DOCUMENTS_REFUSED, FLIPS, start_at_zero
 from gatevalve_serving.problem import LONGEST_MESSAGE, Problem
@@ -25,12 +26,13 @@ LOG = logging.getLogger("gatevalve.serving")
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What the channels of a pod share for their documents."""
+    """What the channels of a pod share for their documents and reports."""
 
     trust: Trust
     shelf: Shelf
+    progress: Progress
+    attempts: Attempts
     table: RouteTable = field(default_factory=RouteTable)
-    progress: Progress = field(default_factory=Progress)
 
 
 class Channel:
@@ -81,6 +83,11 @@ class Channel:
         """A document was not taken."""
         DOCUMENTS_REFUSED.labels(problem.reason.value).inc()
         LOG.warning("channel %s: document refused: %s: %s", self.name, problem.reason, problem.message[:LONGEST_MESSAGE])
+
+    def look_at_adapters(self) -> None:
+        """Have every adapter look now whether the engine still holds it, and not another one under its name."""
+        for adapter in self._adapters.values():
+            adapter.look_now()
 
     def reconcile(self) -> None:
         """Start, keep and let go of adapters as the held document wants, and put its routes in force once they can be."""
@@ -137,6 +144,8 @@ class Channel:
             adapters=tuple(adapter.report() for _, adapter in sorted(self._adapters.items())),
             reason=problem.reason if problem else None,
             message=problem.message[:LONGEST_MESSAGE] if problem else None,
+            foreign_adapters=self._bench.registry.shown,
+            refused=self._desk.attempts.newest,
             progress=self._desk.progress.value,
         )
 

@@ -37,6 +37,8 @@ class Timing:
     load: float = 120.0
     generation: float = 120.0
     capture_flush: float = 1.0
+    registry: float = 10.0
+    tell_refused: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -47,16 +48,23 @@ def local_path(cache: Path, channel: str, adapter: AdapterOnPod) -> Path:
 
 def fetch(data_url: str, adapter: AdapterOnPod, target: Path) -> LocalAdapter:
     """The adapter's verified local copy at `target`; blocking. Raises AdapterProblem."""
-    if target.is_dir():
+    if os.path.lexists(target):
         try:
             return _verified(target, adapter.digest)
-        except AdapterProblem:  # a crash or a full disk left it half-written
-            shutil.rmtree(target)
+        except AdapterProblem:  # a crash or a full disk left it half-written, or somebody changed it
+            _clear(target)
     try:
         return _copy(data_url, adapter, target)
     except OSError as error:
         where = f"{data_url.rstrip('/')}/{adapter.uri}"
         raise AdapterProblem(PodReason.ADAPTER_MISSING, f"{where} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _clear(target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink()
 
 
 def _copy(data_url: str, adapter: AdapterOnPod, target: Path) -> LocalAdapter:
@@ -84,11 +92,18 @@ def _safe(adapter: AdapterOnPod) -> str:
 
 
 def _read(store: Any, path: str, limit: int) -> bytes:
+    _check_plain(store, path)
     with store.open(path, "rb") as file:
         data: bytes = file.read(limit + 1)
     if len(data) > limit:
         raise AdapterProblem(PodReason.ADAPTER_UNSUPPORTED, f"{path} is longer than {limit} bytes")
     return data
+
+
+def _check_plain(store: Any, path: str) -> None:
+    """A pipe in a file's place would keep its reader waiting for ever."""
+    if store.info(path)["type"] != "file":
+        raise AdapterProblem(PodReason.ADAPTER_UNSUPPORTED, f"{path} is no plain file")
 
 
 def _manifest(raw: bytes, digest: str) -> AdapterManifest:
@@ -107,7 +122,14 @@ def _manifest(raw: bytes, digest: str) -> AdapterManifest:
     return manifest
 
 
+def _plain_files(path: Path) -> list[Path]:
+    """What a directory holds; empty where it, or anything in it, is not what its name says: a link may lead elsewhere tomorrow."""
+    held = list(path.iterdir()) if path.is_dir() and not path.is_symlink() else []
+    return held if all(file.is_file() and not file.is_symlink() for file in held) else []
+
+
 def _copy_file(store: Any, source: str, target: Path, fact: FileFact) -> None:
+    _check_plain(store, source)
     hasher, size = hashlib.sha256(), 0
     with store.open(source, "rb") as stream, target.open("wb") as file:
         while chunk := stream.read(CHUNK_BYTES):
@@ -121,6 +143,8 @@ def _copy_file(store: Any, source: str, target: Path, fact: FileFact) -> None:
 
 
 def _verified(path: Path, digest: str) -> LocalAdapter:
+    if {file.name for file in _plain_files(path)} != {MANIFEST, *FILES}:
+        raise AdapterProblem(PodReason.DIGEST_MISMATCH, f"{path} holds something else than plain files of {digest}")
     try:
         manifest = _manifest((path / MANIFEST).read_bytes(), digest)
         facts = tuple(file_fact(path, path / fact.path) for fact in manifest.files)

@@ -21,6 +21,8 @@ from gatevalve_serving.safetensors_file import Shapes, not_finite, shapes_in
 
 PREFIX, A_SUFFIX, B_SUFFIX = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
+LARGEST_CONFIG = 1 << 20
+
 SERVED_OR_CHECKED = frozenset({"r", "lora_alpha", "target_modules", "peft_type", "bias", "init_lora_weights", "use_rslora"})
 WITHOUT_EFFECT = frozenset(
     {
@@ -87,9 +89,11 @@ def _check_shapes(got: Shapes, expected: Shapes) -> None:
 
 
 def _config(path: Path) -> Mapping[str, Any]:
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise _unsupported(f"{ADAPTER_CONFIG} is longer than {LARGEST_CONFIG} bytes")
     try:
         config = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unsupported(f"{ADAPTER_CONFIG} is no JSON: {error}") from error
     if not isinstance(config, dict):
         raise _unsupported(f"{ADAPTER_CONFIG} is no object")
@@ -110,7 +114,7 @@ def _check_features(config: Mapping[str, Any]) -> None:
 
 def _check_against_manifest(config: Mapping[str, Any], manifest: AdapterManifest) -> None:
     modules = config.get("target_modules")
-    named = tuple(sorted(modules)) if isinstance(modules, list) else modules
+    named = tuple(sorted(map(str, modules))) if isinstance(modules, list) else modules
     for what, got, want in (
         ("r", config.get("r"), manifest.rank),
         ("lora_alpha", config.get("lora_alpha"), manifest.alpha),

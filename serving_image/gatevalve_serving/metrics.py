@@ -7,6 +7,7 @@ from prometheus_client import Counter, Gauge
 from gatevalve.contracts import metrics as contracts
 from gatevalve.contracts.metrics import Metric
 from gatevalve.contracts.reasons import PodReason
+from gatevalve_serving.bypass import Bypass
 
 
 def _counter(metric: Metric) -> Counter:
@@ -23,7 +24,7 @@ FEEDBACK = _counter(contracts.SERVING_FEEDBACK_TOTAL)
 IN_FLIGHT = Gauge(contracts.SERVING_IN_FLIGHT.full_name, contracts.SERVING_IN_FLIGHT.sentence, contracts.SERVING_IN_FLIGHT.labels)
 
 OUTCOMES = ("ok", "client_error", "server_error", "aborted")
-REFUSALS = ("not_allowed", "unauthorized", "no_such_model", "adapter_header", "websocket")
+REFUSALS = ("not_allowed", "unauthorized", "no_such_model", *Bypass)
 DROPS = ("queue_full", "incomplete", "too_large", "not_written")
 
 

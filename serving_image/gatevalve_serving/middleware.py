@@ -12,9 +12,10 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gatevalve_serving import answers
-from gatevalve_serving.allow_list import Allowed, Target, find, names_an_adapter
+from gatevalve_serving.allow_list import Allowed, Target, find
 from gatevalve_serving.api_key import ApiKeys
 from gatevalve_serving.asgi import BodyTooLarge, ClientGone, answer_error
+from gatevalve_serving.bypass import Bypass, carries_an_adapter_header, tries_an_adapter_route
 from gatevalve_serving.config import Settings
 from gatevalve_serving.engine import engine_facts
 from gatevalve_serving.inner import Engine
@@ -39,6 +40,7 @@ class Gatevalve:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
         elif scope["type"] == "websocket":
+            self._note(Bypass.WEBSOCKET, scope)
             await _refuse_websocket(receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
@@ -68,17 +70,23 @@ class Gatevalve:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         allowed = find(scope["method"], scope["path"])
+        attempt = _bypass(allowed, scope)
+        self._note(attempt, scope)
         if allowed is None:
-            await _refuse(send, "not_allowed", 404, f"{scope['method']} {scope['path']} is not served here; clients use an alias of "
-                          "GET /v1/models in POST /v1/chat/completions or /v1/completions")  # fmt: skip
-        elif names_an_adapter(scope):
-            await _refuse(send, "adapter_header", 400, "SageMaker's adapter headers are not served here; name an alias as model")
+            message = f"{scope['method']} {scope['path']} is not served here; clients use an alias of GET /v1/models in "
+            await _refuse(send, attempt or "not_allowed", 404, message + "POST /v1/chat/completions or /v1/completions")
+        elif attempt is not None:
+            await _refuse(send, attempt, 400, "SageMaker's adapter headers are not served here; name an alias as model")
         elif self.pod is None:
             await answer_error(send, 503, "the server is starting")
         elif allowed.needs_key and not self.pod.keys.admit(scope):
             await _refuse(send, "unauthorized", 401, "send the API key as Authorization: Bearer <key>")
         else:
             await self._dispatch(self.pod, allowed, scope, receive, send)
+
+    def _note(self, attempt: Bypass | None, scope: Scope) -> None:
+        if attempt is not None and self.pod is not None:
+            self.pod.desk.attempts.note(attempt, scope.get("method", "WEBSOCKET"), scope["path"])
 
     async def _dispatch(self, pod: Pod, allowed: Allowed, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -99,6 +107,12 @@ class Gatevalve:
             return
 
 
+def _bypass(allowed: Allowed | None, scope: Scope) -> Bypass | None:
+    if allowed is None and tries_an_adapter_route(scope["path"]):
+        return Bypass.ROUTE
+    return Bypass.HEADER if carries_an_adapter_header(scope) else None
+
+
 def speak_up() -> None:
     """Show this package's log lines on standard error: vLLM sets up its own logger only."""
     if not LOG.handlers:
@@ -116,5 +130,5 @@ async def _refuse(send: Send, reason: str, status: int, message: str) -> None:
 
 async def _refuse_websocket(receive: Receive, send: Send) -> None:
     await receive()
-    REFUSED.labels("websocket").inc()
+    REFUSED.labels(Bypass.WEBSOCKET).inc()
     await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "websockets are not served here"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 from collections.abc import Awaitable, Callable
 
@@ -12,6 +13,7 @@ from gatevalve.contracts.reasons import PodReason
 from gatevalve.contracts.serving import ChannelDocument, PodReport, SignedDocument
 from gatevalve_serving.api_key import ApiKeys
 from gatevalve_serving.base import read_base
+from gatevalve_serving.bypass import Attempts
 from gatevalve_serving.capture import Capture
 from gatevalve_serving.channel import Channel, Desk
 from gatevalve_serving.config import Settings
@@ -21,9 +23,12 @@ from gatevalve_serving.fetch import local_path
 from gatevalve_serving.inner import Engine
 from gatevalve_serving.pool_files import PoolFiles
 from gatevalve_serving.problem import Problem
+from gatevalve_serving.progress import Progress
 from gatevalve_serving.workbench import Workbench
 
 LOG = logging.getLogger("gatevalve.serving")
+DIGEST_DIGITS = re.compile(r"[0-9a-f]{8}")
+"""How an adapter's name ends: see gatevalve.contracts.names.adapter_name."""
 
 
 class Pod:
@@ -32,7 +37,13 @@ class Pod:
     def __init__(self, settings: Settings, engine: Engine, facts: EngineFacts, keys: ApiKeys) -> None:
         self.settings, self.keys = settings, keys
         self.bench = Workbench(settings, engine, facts)
-        self.desk = Desk(Trust(settings.keys_path, settings.key_digest), Shelf(settings.cache_path / "documents"))
+        progress = Progress()
+        self.desk = Desk(
+            Trust(settings.keys_path, settings.key_digest),
+            Shelf(settings.cache_path / "documents"),
+            progress,
+            Attempts(progress, settings.timing.tell_refused),
+        )
         self.channels: dict[str, Channel] = {}
         self.capture = Capture(settings)
         self.warm = False
@@ -50,6 +61,7 @@ class Pod:
         await asyncio.to_thread(self._forget_unwanted_files)
         timing = self.settings.timing
         self._tasks = [
+            self._keep("look for foreign adapters", self._look_for_foreign_adapters, timing.registry),
             self._keep("read the base", self._read_base, None),
             self._keep("warm up", self._warm_up, None),
             self._keep("watch the pool's documents", self._look_at_pool, timing.poll),
@@ -79,6 +91,13 @@ class Pod:
     def report(self, name: str) -> PodReport:
         """The report of one channel, also of one that this pod knows nothing of."""
         return (self.channels.get(name) or Channel(name, self.bench, self.desk)).report()
+
+    def is_adapter(self, name: object) -> bool:
+        """A name is an adapter's: the engine may know it, or it is built as those of a channel of this pod are."""
+        if not isinstance(name, str):
+            return False
+        channel, _, digest = name.rpartition("-")
+        return name in self.bench.registry.names or (channel in self.channels and DIGEST_DIGITS.fullmatch(digest) is not None)
 
     def _documents_beside(self, name: str) -> list[ChannelDocument]:
         held = (channel.document for other, channel in self.channels.items() if other != name)
@@ -120,7 +139,15 @@ class Pod:
                 await asyncio.sleep(self.settings.timing.tick)
         self.desk.progress.bump()
 
+    async def _look_for_foreign_adapters(self) -> None:
+        if await self.bench.registry.look():
+            LOG.warning("adapters that no document put into the engine: %s", ", ".join(self.bench.registry.shown) or "none any more")
+            self.desk.progress.bump()
+            for channel in self.channels.values():
+                channel.look_at_adapters()
+
     async def _reconcile(self) -> None:
+        self.desk.attempts.tell()
         for channel in list(self.channels.values()):
             try:
                 channel.reconcile()

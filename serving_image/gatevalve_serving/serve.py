@@ -12,7 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gatevalve.contracts.names import HEADER_PROBE
 from gatevalve_serving.asgi import answer_error, header, read_body, replay, to_json
-from gatevalve_serving.capture import Origin, timestamp
+from gatevalve_serving.bypass import Bypass, content_names_an_adapter
+from gatevalve_serving.capture import Origin
+from gatevalve_serving.clock import timestamp
 from gatevalve_serving.generation import LARGEST_CAPTURED, Job, Route, job
 from gatevalve_serving.metrics import CAPTURE_DROPPED, IN_FLIGHT, REFUSED, REQUESTS
 from gatevalve_serving.pod import Pod
@@ -29,10 +31,13 @@ async def serve_generation(route: Route, pod: Pod, engine: ASGIApp, scope: Scope
     """`POST /v1/chat/completions` and `/v1/completions`."""
     body = await read_body(receive)
     asked = await _asked(body, send)
-    routes = await _routes(pod, asked, send) if asked is not None else None
+    routes = await _routes(pod, asked, scope, send) if asked is not None else None
     if asked is None or routes is None:
         return
     work = job(route, routes, uuid4().hex, asked, _capturable(scope, body, routes))
+    if work.target.adapter_digest is None and content_names_an_adapter(asked, pod.is_adapter):
+        await _refuse_content(pod, scope, send)
+        return
     relay = Relay(work, send, partial(pod.capture.know, origin=_origin(routes)))
     with pod.bench.in_flight.hold(work.target.model), IN_FLIGHT.labels(routes.channel).track_inprogress():
         try:
@@ -46,7 +51,7 @@ async def serve_generation(route: Route, pod: Pod, engine: ASGIApp, scope: Scope
 async def serve_tokenize(pod: Pod, engine: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """`POST /tokenize`: counts tokens for an alias; needs one, like every route that names a model."""
     asked = await _asked(await read_body(receive), send)
-    routes = await _routes(pod, asked, send) if asked is not None else None
+    routes = await _routes(pod, asked, scope, send) if asked is not None else None
     if asked is None or routes is None:
         return
     request_id = uuid4().hex
@@ -58,7 +63,7 @@ async def serve_tokenize(pod: Pod, engine: ASGIApp, scope: Scope, receive: Recei
 async def _asked(body: bytes, send: Send) -> dict[str, Any] | None:
     try:
         asked = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         asked = None
     if isinstance(asked, dict):
         return asked
@@ -66,7 +71,7 @@ async def _asked(body: bytes, send: Send) -> dict[str, Any] | None:
     return None
 
 
-async def _routes(pod: Pod, asked: dict[str, Any], send: Send) -> ChannelRoutes | None:
+async def _routes(pod: Pod, asked: dict[str, Any], scope: Scope, send: Send) -> ChannelRoutes | None:
     """The routes behind the alias that the request names; everything else does not exist, the base and adapters included."""
     model = asked.get("model")
     if routes := pod.desk.table.of_alias(model):
@@ -74,10 +79,25 @@ async def _routes(pod: Pod, asked: dict[str, Any], send: Send) -> ChannelRoutes 
     if any(channel.document and channel.document.alias == model for channel in pod.channels.values()):
         await answer_error(send, 503, f"model {model} is being brought up on this pod", "model", [(b"retry-after", b"1")])
         return None
-    REFUSED.labels("no_such_model").inc()
+    _count_unserved(pod, model, scope)
     valid = ", ".join(pod.desk.table.aliases()) or "none yet"
     await answer_error(send, 404, f"model {model} is not served; valid: {valid}", "model")
     return None
+
+
+def _count_unserved(pod: Pod, model: object, scope: Scope) -> None:
+    if not pod.is_adapter(model):
+        REFUSED.labels("no_such_model").inc()
+        return
+    REFUSED.labels(Bypass.MODEL).inc()
+    pod.desk.attempts.note(Bypass.MODEL, scope["method"], scope["path"])
+
+
+async def _refuse_content(pod: Pod, scope: Scope, send: Send) -> None:
+    REFUSED.labels(Bypass.CONTENT).inc()
+    pod.desk.attempts.note(Bypass.CONTENT, scope["method"], scope["path"])
+    message = "a content part's type is the name of an adapter in the engine, which would answer in the base's place"
+    await answer_error(send, 400, message, "messages")
 
 
 async def _to_engine(engine: ASGIApp, scope: Scope, receive: Receive, send: Send, body: Mapping[str, Any], request_id: str) -> None:

@@ -10,6 +10,7 @@ from gatevalve_serving.base import BaseModel
 from gatevalve_serving.config import Settings
 from gatevalve_serving.engine import EngineFacts
 from gatevalve_serving.inner import Engine
+from gatevalve_serving.registry import Registry
 from gatevalve_serving.routes import InFlight
 
 
@@ -24,6 +25,10 @@ class Workbench:
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     base: BaseModel | None = None
     base_known: asyncio.Event = field(default_factory=asyncio.Event)
+    registry: Registry = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.registry = Registry(self.engine)
 
     @property
     def adapters_path(self) -> Path:

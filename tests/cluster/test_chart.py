@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,39 +10,11 @@ from contract_table import OBJECTS
 from gatevalve.contracts import names
 from minicluster.cluster import Cluster
 from support.chart import CHART
+from support.installation import OPERATOR, Installation
 
 pytestmark = pytest.mark.cluster
 
-OPERATOR = "gatevalve-operator"
 RESTRICTED = ("pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
-CLAIMS = {"claims": {area: {"size": "1Gi", "accessModes": ["ReadWriteMany"]} for area in ("data", "sealed", "log")}}
-
-
-@dataclass(frozen=True)
-class Installation:
-    """A release of the chart in a namespace of its own."""
-
-    cluster: Cluster
-    namespace: str
-
-    def helm(self, verb: str, *args: str, **values: Any) -> str:
-        """Run helm on the release with the chart and values."""
-        given = ("--values", "-", "--take-ownership", "--force-conflicts")
-        chart = ("gatevalve", str(CHART), *given)
-        return self.cluster.helm(verb, *chart, "--namespace", self.namespace, *args, input=json.dumps(CLAIMS | values))
-
-    def kubectl(self, *args: str, check: bool = True, timeout: float = 60) -> str:
-        """Run kubectl in the namespace."""
-        return self.cluster.kubectl(*args, "--namespace", self.namespace, check=check, timeout=timeout)
-
-    def keys(self) -> dict[str, Any]:
-        """Everything that was made once, at random."""
-        secrets = {name: self.cluster.get("secret", name, self.namespace)["data"] for name in ("gatevalve-signing", "gatevalve-seal")}
-        return secrets | {"keys": self.cluster.get("configmap", "gatevalve-keys", self.namespace)["data"]}
-
-    def await_operator(self) -> None:
-        """Wait until the operator is ready."""
-        self.kubectl("rollout", "status", f"deployment/{OPERATOR}", "--timeout=120s", timeout=150)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +25,7 @@ def release(cluster: Cluster) -> Iterator[Installation]:
     cluster.kubectl("label", "namespace", installation.namespace, *RESTRICTED)
     installation.helm("install")
     yield installation
-    cluster.helm("uninstall", "gatevalve", "--namespace", installation.namespace, "--ignore-not-found")
+    installation.uninstall("--ignore-not-found")
     cluster.kubectl("delete", "namespace", installation.namespace, "--wait=false")
 
 
@@ -143,10 +113,10 @@ def test_another_namespace_gets_a_release_without_the_kinds(release: Installatio
 
 def test_uninstalling_leaves_the_log_and_a_new_install_goes_on_with_it(release: Installation) -> None:
     # The last test of this module: it takes the release away.
-    release.cluster.apply(json.dumps(OBJECTS["AdapterRelease"]), namespace=release.namespace)
+    release.break_glass("create", send=OBJECTS["AdapterRelease"])
     keys, entry = release.keys(), release.cluster.get("arel", "support-000007", release.namespace)
     log = release.cluster.get("pvc", "gatevalve-log", release.namespace)
-    release.cluster.helm("uninstall", "gatevalve", "--namespace", release.namespace, "--wait")
+    release.uninstall("--wait")
     assert release.kubectl("get", "deployments,roles,serviceaccounts", "--selector=app.kubernetes.io/name=gatevalve", "--output=name") == ""
     release.helm("install")
     assert release.keys() == keys

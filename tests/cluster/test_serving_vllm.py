@@ -47,6 +47,8 @@ ENGINE_FLAGS = [
     *("--enable-lora", "--max-loras", "4", "--max-lora-rank", "16", "--max-cpu-loras", "8"),
 ]
 KEY, UID, ALIAS = "key-of-the-test", "uid-of-the-test", "support"
+SMUGGLED = "smuggled"
+"""An adapter on the engine's own command line: no document put it there."""
 PROMPTS = ("2 plus 3", "seven plus one", "nine minus four", "what is 5 plus 5?", "one two three", "say four")
 NEW_TOKENS = 24
 CLIENTS, SWAPS = 4, 20
@@ -127,6 +129,7 @@ class RealPod:
     """A vLLM process with the middleware, and the directories that its Pod would mount."""
 
     root: Path
+    smuggled: Path
     key: SigningKey = field(default_factory=SigningKey)
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
@@ -160,6 +163,8 @@ class RealPod:
             "--middleware",
             "gatevalve_serving.middleware.Gatevalve",
             *ENGINE_FLAGS,
+            "--lora-modules",
+            f"{SMUGGLED}={self.smuggled}",
         ]
         started = time.monotonic()
         with (self.root / f"logs/{self.starts}.log").open("wb") as log:
@@ -249,7 +254,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("serving")
     root_of_pod = root / "pod"
     root_of_pod.mkdir()
-    reference, pod = Reference(root / "peft", 3), RealPod(root_of_pod)
+    reference = Reference(root / "peft", 3)
+    pod = RealPod(root_of_pod, reference.paths["a1"])
     base_digest = directory_digest(BASE)
     adapters = {
         name: publish(root_of_pod / "data", path, base_digest, reference.probes(name), UID, rank=8, alpha=16, targets=TARGETS)
@@ -361,22 +367,59 @@ async def test_twenty_swaps_under_four_streams_fail_no_request_and_every_answer_
     assert max(flips) < 1000
 
 
-def engine_routes(log: str) -> list[tuple[str, str]]:
-    """(method, path) of every route that vLLM says it has, as it logs them at its start."""
-    found = [(method, path) for path, methods in re.findall(r"Route: (\S+), Methods: ([A-Z, ]+)", log) for method in methods.split(", ")]
-    return found + [("GET", path) for path in re.findall(r"Route: (\S+), Endpoint: ", log)]
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-async def test_every_route_of_the_engine_that_is_not_on_the_allow_list_is_refused(world: World) -> None:
-    routes = [route for route in engine_routes(world.pod.log) if route not in ALLOWED]
-    assert {("POST", "/v1/load_lora_adapter"), ("POST", "/adapters"), ("POST", "/invocations"), ("POST", "/v1/responses")} <= set(routes)
+def engine_routes(log: str) -> set[tuple[str, str]]:
+    """(method, path) of every route that vLLM says it has, as it logs them at its start, and of the same paths with every other method."""
+    found = {(method, path) for path, methods in re.findall(r"Route: (\S+), Methods: ([A-Z, ]+)", log) for method in methods.split(", ")}
+    paths = {path for _, path in found} | set(re.findall(r"Route: (\S+), Endpoint: ", log))
+    return found | {(method, path) for path in paths for method in METHODS}
+
+
+async def test_every_route_of_the_engine_that_is_not_on_the_allow_list_is_refused_with_every_method(world: World) -> None:
+    routes = engine_routes(world.pod.log) - ALLOWED.keys()
+    assert {("POST", "/v1/load_lora_adapter"), ("POST", "/adapters"), ("POST", "/invocations"), ("POST", "/v1/responses")} <= routes
     async with session_to(world) as session:
         answers = {}
         for method, path in routes:
             async with session.request(method, re.sub(r"{.*?}", "x", path), json={"model": ALIAS, "name": "x", "src": "/tmp"}) as answer:
                 answers[method, path] = answer.status
-    assert len(routes) > 25
+    assert len(routes) > 25 * len(METHODS)
     assert {route: status for route, status in answers.items() if status != 404} == {}
+
+
+async def report_now(session: aiohttp.ClientSession) -> PodReport:
+    async with session.get(f"/gatevalve/v1/channels/{ALIAS}") as answer:
+        return PodReport.parse_json(await answer.read())
+
+
+async def test_an_adapter_of_the_engines_command_line_is_told_and_answers_nobody(world: World) -> None:
+    async with session_to(world) as session:
+        async with session.post("/v1/completions", json={"model": SMUGGLED, "prompt": "1"}) as answer:
+            assert answer.status == 404
+        report = await report_now(session)
+    assert report.foreign_adapters == (SMUGGLED,)
+    assert report.refused is not None
+    assert report.refused.message == "POST /v1/completions: an adapter's own name as model"
+
+
+async def test_a_content_part_does_not_choose_an_adapter_where_the_base_serves(world: World) -> None:
+    """vLLM answers a request for the base with the adapter that the type of a content part names; with a uuid any type will do."""
+    parts = [{"type": SMUGGLED, "uuid": "u", "tool_reference": 1, "name": PROMPTS[3]}]
+    asked = {"model": ALIAS, "messages": [{"role": "user", "content": parts}], "temperature": 0, "return_token_ids": True}
+    async with session_to(world) as session:
+        await push(session, world, world.document((40, 0), (entry_name(ALIAS, 40), None)))
+        await milliseconds_until_answered(session, entry_name(ALIAS, 40), time.monotonic())
+        async with session.post("/v1/chat/completions", json=asked) as answer:
+            assert answer.status == 400, await answer.text()
+        asked["messages"] = [{"role": "user", "content": [{"type": "text", "text": PROMPTS[3]}]}]
+        async with session.post("/v1/chat/completions", json=asked | {"max_tokens": NEW_TOKENS}) as answer:
+            reply = await answer.json()
+        report = await report_now(session)
+    assert tuple(reply["choices"][0]["token_ids"]) == world.reference.answers[None][PROMPTS[3]]
+    assert report.refused is not None
+    assert report.refused.message == "POST /v1/chat/completions: an adapter's own name as the type of a content part"
 
 
 @pytest.mark.parametrize("model", ["tiny-words", "the adapter itself", None, ["support"], "no-such-model"])

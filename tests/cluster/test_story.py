@@ -16,6 +16,7 @@ from demo import objects
 from demo.stage import CHANNEL, NAMESPACE, Stage
 from demo.story import HONEST, Outcome, Story
 from demo.verify import verify_log
+from support.role_use import RARE, role_use
 
 pytestmark = [pytest.mark.cluster, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
@@ -153,6 +154,16 @@ def test_the_kubectl_plugin_prints_and_verifies_the_log_and_finds_a_foreign_key(
     assert "Promote" in history
     foreign = subprocess.run([tool, "verify", *common, "--key-sha256", "sha256:" + "0" * 64], capture_output=True, text=True, check=False)
     assert foreign.returncode == 1
+
+
+def test_the_operator_was_denied_nothing_and_is_granted_nothing_that_it_did_not_use(story: Story, stage: Stage):
+    # The last test of this module: the audit log then holds a candidate's whole life.
+    if not stage.cluster.owned:
+        pytest.skip("only clusters of the rig write an audit log that the tests can read")
+    use = role_use(stage.cluster, NAMESPACE)
+    assert use.denied == set()
+    assert use.unused - set(RARE) == set()
+    assert set(RARE) <= use.granted
 
 
 # ---- what the tests look at

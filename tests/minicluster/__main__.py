@@ -9,7 +9,7 @@ from minicluster.cluster import Cluster, remove_directory
 from minicluster.errors import ClusterError
 from minicluster.images import product_images
 from minicluster.machine import preflight
-from minicluster.programs import build_programs
+from minicluster.programs import PROGRAMS, build_programs
 
 _REPO = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--name", default="gatevalve", help="name of the cluster (default: %(default)s)")
         return sub
 
-    add("build", _build, "Build the programs, which up does as well.", named=False)
+    add("build", _build, "Build the programs: those of a cluster, which up does as well, Prometheus and promtool.", named=False)
     up = add("up", _up, "Start a cluster that runs until down; one that runs already is left alone.")
     up.add_argument("--venv", type=Path, default=_REPO / ".venv", help="virtual environment of the product's images (default: %(default)s)")
     up.add_argument("--gpus", type=int, default=8, help="GPUs that the node pretends to have (default: %(default)s)")
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(_: argparse.Namespace) -> int:
-    for name, path in build_programs().items():
+    for name, path in build_programs(PROGRAMS).items():
         print(f"{name}\t{path}")
     return 0
 

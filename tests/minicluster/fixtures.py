@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from minicluster.cluster import Cluster
-from minicluster.images import product_images
+from minicluster.images import product_images, prometheus_image
+from minicluster.programs import PROMETHEUS, build_programs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +27,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         if kubeconfig:
             running = Cluster.attach(kubeconfig)
         else:
-            running = Cluster.start(f"pytest-{os.getpid()}", images=product_images(request.config.rootpath, Path(sys.prefix)))
+            images = product_images(request.config.rootpath, Path(sys.prefix))
+            images |= prometheus_image(build_programs([PROMETHEUS])["prometheus"])
+            running = Cluster.start(f"pytest-{os.getpid()}", images=images, audit=True)
     with running:
         yield running
 

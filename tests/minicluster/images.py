@@ -58,6 +58,11 @@ def product_images(repo: Path, venv: Path) -> dict[str, Image]:
     }
 
 
+def prometheus_image(program: Path) -> dict[str, Image]:
+    """Return the image of Prometheus, run by the rig's own program."""
+    return {"prom/prometheus:*": Image(entrypoint=[str(program)], binds=[program.parent])}
+
+
 def _base_python(venv: Path) -> Path | None:
     """Return where the Python of a virtual environment is installed, unless every container sees that anyhow."""
     interpreter = (venv / "bin" / "python").resolve()

@@ -33,6 +33,7 @@ class Program:
     package: str
     ldflags: str = _STRIP
     aliases: tuple[str, ...] = ()
+    tags: str = ""
 
     def sources(self) -> list[Path]:
         """Return the files of ours that make the program what it is, in a fixed order."""
@@ -42,7 +43,7 @@ class Program:
     def key(self, toolchain: Toolchain) -> str:
         """Return the name of the program's content: equal keys mean equal programs."""
         digest = hashlib.sha256()
-        for text in (toolchain.version, self.package, self.ldflags, *self.aliases):
+        for text in (toolchain.version, self.package, self.ldflags, *self.aliases, *filter(None, [self.tags])):
             digest.update(text.encode() + b"\0")
         for source in self.sources():
             digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
@@ -59,7 +60,19 @@ KUBE = Program(
 MINI = Program("mini", _HERE / "src", "./mini")
 ADDONS = Program("addons", _HERE / "src", "./addons")
 HELM = Program("helm", _HERE / "helm", "helm.sh/helm/v4/cmd/helm", f"{_STRIP} -X helm.sh/helm/v4/internal/version.version=v4.3.2")
-PROGRAMS = (KUBE, MINI, ADDONS, HELM)
+PROMETHEUS_VERSION = "3.15.1"
+_PROMETHEUS = "github.com/prometheus/prometheus/cmd"
+_DISCOVERY = "remove_all_sd,enable_kubernetes_sd"
+PROMETHEUS = Program(
+    "prometheus",
+    _HERE / "prometheus",
+    f"{_PROMETHEUS}/prometheus",
+    f"{_STRIP} -X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}",
+    tags=_DISCOVERY,
+)
+PROMTOOL = Program("promtool", _HERE / "prometheus", f"{_PROMETHEUS}/promtool", tags=_DISCOVERY)
+CLUSTER_PROGRAMS = (KUBE, MINI, ADDONS, HELM)
+PROGRAMS = (*CLUSTER_PROGRAMS, PROMETHEUS, PROMTOOL)
 
 
 def print_report(line: str) -> None:
@@ -67,7 +80,7 @@ def print_report(line: str) -> None:
     print(f"minicluster: {line}", file=sys.stderr, flush=True)
 
 
-def build_programs(programs: Iterable[Program] = PROGRAMS, report: Report = print_report) -> dict[str, Path]:
+def build_programs(programs: Iterable[Program] = CLUSTER_PROGRAMS, report: Report = print_report) -> dict[str, Path]:
     """Return the path of each program by its names, building those that are not in the cache.
 
     Raises ClusterError if there is no Go toolchain or a build fails.
@@ -102,8 +115,9 @@ def _build(program: Program, toolchain: Toolchain, output: Path, report: Report)
     started = time.monotonic()
     report(f"building {program.name} with {toolchain.version}")
     go = str(toolchain.go)
-    packages = _run_go([go, "list", "-deps", program.package], program, report)
-    build = [go, "build", "-v", "-ldflags", program.ldflags, "-o", str(output), program.package]
+    tags = ["-tags", program.tags] if program.tags else []
+    packages = _run_go([go, "list", "-deps", *tags, program.package], program, report)
+    build = [go, "build", "-v", *tags, "-ldflags", program.ldflags, "-o", str(output), program.package]
     _run_go(build, program, report, total=len(packages.split()))
     report(f"built {program.name} in {_elapsed(started)}")
 

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from gatevalve.build.jobs import Place
 from gatevalve.contracts.errors import AlreadyExistsError, ConflictError, NotFoundError, ServingError
 from gatevalve.contracts.kinds import AdapterReleaseSpec, ChannelRef, Opening, Serves
-from gatevalve.contracts.names import API_VERSION, CERTIFICATE_FILE, LABEL_POOL, SIGNING_KEY_FILE, entry_name
+from gatevalve.contracts.names import API_VERSION, CERTIFICATE_FILE, KEYS_CONFIGMAP, LABEL_POOL, SIGNING_KEY_FILE, entry_name
 from gatevalve.contracts.reasons import Action, EntryReason
 from gatevalve.contracts.serving import AdapterReport, AdapterState, EngineLimits, PodReport, SignedDocument
 from gatevalve.decide.view import Settings
@@ -108,6 +108,11 @@ def write_key(directory: Path, name: str = "operator") -> Path:
 def signer(directory: Path, name: str = "operator") -> Signer:
     """A signer with a key of its own."""
     return Signer.from_directory(write_key(directory / f"signing-{name}", name))
+
+
+def keys_configmap(key: Signer) -> KubeObject:
+    """ConfigMap gatevalve-keys as the chart makes it."""
+    return {"metadata": {"name": KEYS_CONFIGMAP}, "data": {CERTIFICATE_FILE: key.verify_key.certificate.decode()}}
 
 
 def settings(key_id: str) -> Settings:
@@ -217,6 +222,8 @@ class FakeCluster:
             thing["status"] = copy.deepcopy(body["status"])
         else:
             thing["data"] = {**thing.get("data", {}), **body.get("data", {})}
+            if "labels" in body["metadata"]:
+                thing["metadata"]["labels"] = {**thing["metadata"].get("labels", {}), **body["metadata"]["labels"]}
         return self._stored(resource, thing, "MODIFIED") if thing != known else copy.deepcopy(known)
 
     async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:

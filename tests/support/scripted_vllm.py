@@ -38,6 +38,7 @@ class Script:
     load_seconds: float = 0.0
     load_status: int = 200
     load_hangs: bool = False
+    load_outlives_its_caller: bool = False
     unload_status: int = 200
     without_effect: set[str] = field(default_factory=set)
     mute_probes: bool = False
@@ -132,10 +133,17 @@ class ScriptedVllm:
         self.log.append(f"load {body['lora_name']}")
         if self.script.load_hangs:
             await asyncio.Event().wait()
+        work = asyncio.ensure_future(self._load(body["lora_name"], body["lora_path"]))
+        status = await (asyncio.shield(work) if self.script.load_outlives_its_caller else work)
+        await self._answer(send, status, "Success" if status == 200 else "no")
+
+    async def _load(self, name: str, path: str) -> int:
         await asyncio.sleep(self.script.load_seconds)
+        if name in self.adapters:
+            return 400
         if self.script.load_status == 200:
-            self.adapters[body["lora_name"]] = body["lora_path"]
-        await self._answer(send, self.script.load_status, "Success" if self.script.load_status == 200 else "no")
+            self.adapters[name] = path
+        return self.script.load_status
 
     async def _post_v1_unload_lora_adapter(self, body: dict[str, Any], send: Send) -> None:
         files = "there" if os.path.isdir(self.adapters.get(body["lora_name"], "/none")) else "gone"  # noqa: PTH112, ASYNC240 -- now, before anything else runs
@@ -153,6 +161,13 @@ class ScriptedVllm:
         else:
             await self._generate(body, send, chat=False)
 
+    def _answering(self, body: dict[str, Any]) -> str:
+        """vLLM's adapter per modality: asked for the base, one that is named as the type of a content part answers."""
+        contents = [message["content"] for message in body.get("messages", []) if isinstance(message.get("content"), list)]
+        types = [part["type"].split("_")[0] for content in contents for part in content if "type" in part]
+        named = [kind for kind in types if kind in self.adapters]
+        return named[0] if named and body["model"] not in self.adapters else str(body["model"])
+
     def _shift(self, model: str) -> int:
         if model == "tiny" or model in self.script.without_effect:
             return 0
@@ -167,6 +182,7 @@ class ScriptedVllm:
 
     async def _generate(self, body: dict[str, Any], send: Send, chat: bool) -> None:
         self.asked.append(body)
+        body = {**body, "model": self._answering(body)}
         if self.script.generation_status != 200 or (body["model"] != "tiny" and body["model"] not in self.adapters):
             status = self.script.generation_status if self.script.generation_status != 200 else 404
             await self._answer(send, status, {"error": {"message": f"The model `{body['model']}` does not exist.", "code": status}})

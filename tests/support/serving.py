@@ -42,7 +42,9 @@ from support.scripted_vllm import ScriptedVllm, logprob, shift_of
 UID = "0b5e2c1a-uid"
 LAYERS, HIDDEN, WIDE = 2, 8, 16
 TARGETS = ("q_proj", "down_proj")
-QUICK = Timing(poll=0.02, tick=0.05, probe=0.3, retry_first=0.1, retry_longest=0.3, load=5.0, generation=5.0, capture_flush=0.05)
+QUICK = Timing(
+    poll=0.02, tick=0.05, probe=0.3, retry_first=0.1, retry_longest=0.3, load=5.0, generation=5.0, capture_flush=0.05, registry=0.05
+)
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 

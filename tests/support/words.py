@@ -100,7 +100,8 @@ class TrainedOnce:
         """Cut, train and publish."""
         snapshot = cut(data, traffic)
         digest = train(TrainInput(**train_job(data, snapshot, parameters=SMALL_STEPS))).adapter_digest
-        publish(PublishInput(**job("publish", data, base=tiny_base(), adapter=SHAPE, adapter_digest=digest, produced_by="train-1")))
+        wanted = {"arms": (data.parent / "arms").as_uri(), "base": tiny_base(), "adapter": SHAPE, "adapter_digest": digest}
+        publish(PublishInput(**job("publish", data, **wanted, produced_by="train-1")))
         return cls(data, snapshot, digest)
 
     def publish_changed(self, data: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> str:

@@ -24,10 +24,19 @@ from gatevalve.contracts.kinds import (
     AdapterChannelStatus,
     AdapterReleaseSpec,
     AdapterReleaseStatus,
+    Approval,
 )
 from gatevalve.contracts.names import ENV_JOB, entry_name
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.serving import AdapterReport, AdapterState, ChannelDocument, EngineLimits, PodReport, SignedDocument
+from gatevalve.contracts.serving import (
+    AdapterReport,
+    AdapterState,
+    ChannelDocument,
+    EngineLimits,
+    PodReport,
+    RefusedRequest,
+    SignedDocument,
+)
 from gatevalve.decide.channel import decide
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import (
@@ -42,6 +51,7 @@ from gatevalve.decide.plan import (
     Plan,
     PushDocument,
     ReleaseStatusUpdate,
+    RestoreKeys,
 )
 from gatevalve.decide.view import (
     CandidateView,
@@ -82,7 +92,7 @@ def digest(text: str) -> str:
     return digest_of_json(text)
 
 
-def policy(max_tests: int = 10, min_effect: int = 50) -> GatePolicySpec:
+def policy(max_tests: int = 10, min_effect: int = 50, margin: int = 2000) -> GatePolicySpec:
     """A small policy: one generated Primary, one fixed Guard."""
     return GatePolicySpec.parse(
         {
@@ -103,7 +113,7 @@ def policy(max_tests: int = 10, min_effect: int = 50) -> GatePolicySpec:
                     "verifier": "exact-match",
                     "sampling": {"temperature": "0", "maxTokens": 48},
                     "decodes": 1,
-                    "marginBasisPoints": 2000,
+                    "marginBasisPoints": margin,
                     "floorBasisPoints": 5000,
                 },
             ],
@@ -140,6 +150,9 @@ class SimPod:
     verified: set[str] = field(default_factory=set)
     answering: str | None = None
     annotations: dict[str, str] = field(default_factory=dict)
+    forged: set[str] = field(default_factory=set)
+    foreign: tuple[str, ...] = ()
+    refused: RefusedRequest | None = None
 
     def take(self, document: ChannelDocument) -> None:
         """PUT: older revisions are refused."""
@@ -191,10 +204,14 @@ class SimPod:
             committed=document is not None and self.answering == document.routes[0].entry,
             routes=document.routes if document else (),
             reason=self.reason,
+            foreign_adapters=self.foreign,
+            refused=self.refused,
             adapters=tuple(self._adapter(a.name, a.digest) for a in document.adapters) if document else (),
         )
 
     def _adapter(self, name: str, adapter: str) -> AdapterReport:
+        if adapter in self.forged:
+            return AdapterReport(name=name, digest=adapter, state=AdapterState.FAILED, reason="DigestMismatch", message="other bytes")
         if adapter in self.verified:
             return AdapterReport(name=name, digest=adapter, state=AdapterState.VERIFIED)
         if self.fails:
@@ -253,6 +270,10 @@ class World:
     alias_owner: str | None = None
     names_evidence: bool = True
     evidence_problem: str | None = None
+    evidence_forged: bool = False
+    document_problem: str | None = None
+    keys_problem: str | None = None
+    version: int = 1
     evidence_digest: str | None = None
 
     # ---- what people do
@@ -275,6 +296,22 @@ class World:
         """kubectl edit of the channel."""
         self.spec = AdapterChannelSpec.parse(self.spec.wire() | changes)
 
+    def approve(self, uid: str, decision: str, evidence: str) -> None:
+        """A person decides on an accepted candidate."""
+        known = self.candidates[uid]
+        approval = Approval.parse({"decision": decision, "by": "ann", "evidenceDigest": evidence})
+        self.candidates[uid] = replace(known, spec=known.spec.model_copy(update={"approval": approval}) if known.spec else None)
+
+    def forge(self, uid: str, **status: Any) -> None:
+        """What somebody writes into a candidate's status by hand."""
+        known = self.candidates[uid]
+        self.candidates[uid] = replace(known, status=AdapterCandidateStatus.parse({**known.status.wire(), **status}))
+
+    def replay(self, document: SignedDocument | None, problem: str | None = None) -> None:
+        """What somebody writes into the pool's ConfigMap by hand; with a problem it does not verify."""
+        self.committed, self.document_problem = document, problem
+        self.version += 1
+
     # ---- the operator
 
     def view(self) -> View:
@@ -289,7 +326,12 @@ class World:
             candidates=tuple(self.candidates.values()),
             jobs=tuple(job.view for job in self.jobs.values()),
             pool=PoolView(
-                document=self.committed, resource_version="1", pods=tuple(pod.view() for pod in self.pods), alias_owner=self.alias_owner
+                document=self.committed,
+                document_problem=self.document_problem,
+                resource_version=str(self.version),
+                pods=tuple(pod.view() for pod in self.pods),
+                alias_owner=self.alias_owner,
+                keys_problem=self.keys_problem,
             ),
             evidence=self._evidence(),
         )
@@ -334,6 +376,14 @@ class World:
         found = next(c for c in self.channel_status.conditions if c.type == kind)
         return found.status, found.reason
 
+    def tampering(self) -> str | None:
+        """The reason of the newest tampering that the channel's status tells of."""
+        return self.channel_status.tampering.reason if self.channel_status.tampering else None
+
+    def told(self, reason: str) -> list[str]:
+        """Events of a reason."""
+        return [event for event in self.events if event.startswith(f"{reason}: ")]
+
     def answering(self) -> set[str | None]:
         """The entries that pods answer from."""
         return {pod.answering for pod in self.pods}
@@ -353,7 +403,9 @@ class World:
             case PushDocument(pod=name, document=document):
                 next(pod for pod in self.pods if pod.name == name).take(document)
             case CommitDocument(document=document):
-                self.committed = SignedDocument(document=document, signature="signed")
+                self.replay(SignedDocument(document=document, signature="signed"))
+            case RestoreKeys():
+                self.keys_problem = None
             case AnnotatePod(pod=name, channel=channel, entry=entry):
                 next(pod for pod in self.pods if pod.name == name).annotations[f"gatevalve.dev/{channel}"] = entry
         self.actions += 1
@@ -436,7 +488,7 @@ class World:
                 if not any(name_of(e.spec) == task.test_entry for e in self.log):
                     continue
                 named = self.evidence_digest or report.digest_of()
-                view = EvidenceView(task.test_entry, named, report, self._rows(), self.evidence_problem)
+                view = EvidenceView(task.test_entry, named, report, self._rows(), self.evidence_problem, self.evidence_forged)
                 if not self._has_verdict(job.view.candidate_uid):
                     return view
         return None
@@ -446,33 +498,38 @@ class World:
 
     def _report(self, task: EvaluateInput) -> EvidenceReport:
         pairs = FileFact(path="pairs.jsonl.gz", size=1, sha256=digest(f"pairs with gain {self.gain}"))
-        suites = tuple(
-            SuiteFact(name=suite.name, path=f"items-{suite.name}.jsonl", items=ITEMS, sha256=suite.items.digest or digest(suite.name))
-            for suite in self.policy.suites
-        )
-        return EvidenceReport(
-            test_entry=task.test_entry,
-            test_digest=task.test_digest,
-            channel_uid=task.channel_uid,
-            candidate_uid=task.candidate_uid,
-            round=task.round,
-            policy_digest=task.policy_digest,
-            base_digest=task.base.digest,
-            candidate_digest=task.candidate_digest,
-            incumbent_digest=task.incumbent_digest,
-            anchor_digest=task.anchor_digest,
-            suites=suites,
-            pairs=pairs,
-            engine="sim",
-            arms={"candidate": task.arms["candidate"], "incumbent": task.arms["incumbent"], "anchor": task.arms["anchor"]},
-        )
+        return report_of(task, self.policy, pairs)
 
     def _rows(self) -> tuple[PairRow, ...]:
-        return _rows(self.policy, self.gain)
+        return rows_of(self.policy, self.gain)
+
+
+def report_of(task: EvaluateInput, rules: GatePolicySpec, pairs: FileFact) -> EvidenceReport:
+    """What an evaluation reports of its task."""
+    suites = tuple(
+        SuiteFact(name=suite.name, path=f"items-{suite.name}.jsonl", items=ITEMS, sha256=suite.items.digest or digest(suite.name))
+        for suite in rules.suites
+    )
+    return EvidenceReport(
+        test_entry=task.test_entry,
+        test_digest=task.test_digest,
+        channel_uid=task.channel_uid,
+        candidate_uid=task.candidate_uid,
+        round=task.round,
+        policy_digest=task.policy_digest,
+        base_digest=task.base.digest,
+        candidate_digest=task.candidate_digest,
+        incumbent_digest=task.incumbent_digest,
+        anchor_digest=task.anchor_digest,
+        suites=suites,
+        pairs=pairs,
+        engine="sim",
+        arms={"candidate": task.arms["candidate"], "incumbent": task.arms["incumbent"], "anchor": task.arms["anchor"]},
+    )
 
 
 @lru_cache
-def _rows(rules: GatePolicySpec, gain: float) -> tuple[PairRow, ...]:
+def rows_of(rules: GatePolicySpec, gain: float) -> tuple[PairRow, ...]:
     """Incumbent and anchor are right on every fifth item; the candidate gains on a share `gain` of all items."""
     rows = []
     for suite in rules.suites:

@@ -1,12 +1,12 @@
-"""The publish step: verifies what a Job left in work/ and makes it an adapter of the channel under its digest."""
+"""The publish step: makes what a Job left in work/ an adapter of the channel under its digest, and hands the engine its verified arms."""
 
 from __future__ import annotations
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.errors import ContractError, GatevalveError
+from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError
 from gatevalve.contracts.files import AdapterManifest
 from gatevalve.contracts.jobs import AdapterResult, PublishInput
-from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, work_dir
+from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, arm_dir, work_dir
 from gatevalve_trainer.adapter.files import check_base, read_adapter
 from gatevalve_trainer.adapter.shape import LoraShape, canonical_config, check_fits_channel
 from gatevalve_trainer.phases import Phases
@@ -16,7 +16,8 @@ from gatevalve_trainer.store import Area, expected, verified_base
 def run(job: PublishInput) -> AdapterResult:
     """Copy a verified adapter to adapters/<digest>/; one that is there already is done when it is the same, and is never overwritten.
 
-    What it will be measured against is verified too: others may write to the data area, and the engine loads whatever lies there.
+    What it will be measured against is verified too. The engine starts after this step and others may write to the data area meanwhile,
+    so it gets copies of its own, made of the very bytes that were verified here.
     Raises ContractError or IntegrityError when an adapter or the base is not what its digest says, the adapter does not fit the channel,
     or its name is taken by other bytes.
     """
@@ -24,7 +25,7 @@ def run(job: PublishInput) -> AdapterResult:
     made, published = f"{work_dir(job.channel_uid, job.candidate_uid)}/{job.produced_by}", adapter_dir(job.channel_uid, job.adapter_digest)
     with phases.phase("verify") as counts:
         verified_base(job.base)
-        _check_arms(area, job)
+        _hand_over_arms(area, job)
         with expected("producedBy", "the attempt never finished or was removed: apply a new candidate"):
             manifest, files = read_adapter(area, made, job.adapter_digest)
         _check(job, manifest, files)
@@ -32,22 +33,31 @@ def run(job: PublishInput) -> AdapterResult:
     with phases.phase("publish") as counts:
         counts["published"] = area.publish(published, {**files, MANIFEST: manifest.canonical()})
         _check_published(area, published, job)
+        _hand_over(job, job.adapter_digest, files)
     return AdapterResult(adapter_digest=job.adapter_digest)
 
 
-def _check_arms(area: Area, job: PublishInput) -> None:
+def _hand_over_arms(area: Area, job: PublishInput) -> None:
     fields = {job.anchor_digest: "anchorDigest", job.incumbent_digest: "incumbentDigest"}  # often one adapter is both
     for digest, field in fields.items():
         if digest is not None:
-            _check_arm(area, job, field, digest)
+            _hand_over(job, digest, _checked_arm(area, job, field, digest))
 
 
-def _check_arm(area: Area, job: PublishInput, field: str, digest: str) -> None:
+def _checked_arm(area: Area, job: PublishInput, field: str, digest: str) -> dict[str, bytes]:
     try:
-        manifest, _ = read_adapter(area, adapter_dir(job.channel_uid, digest), digest)
+        manifest, files = read_adapter(area, adapter_dir(job.channel_uid, digest), digest)
         check_base(manifest, job.base.digest)
     except GatevalveError as error:
         raise ContractError(field, f"the published adapter is not sound ({error})", "find out who wrote to it, and restore it") from error
+    return files
+
+
+def _hand_over(job: PublishInput, digest: str, files: dict[str, bytes]) -> None:
+    """Where a Pod starts again its directory is still there: equal bytes are done, and nobody else writes to it."""
+    arms, directory = Area(job.arms), arm_dir(digest)
+    if not arms.publish(directory, files) and any(arms.read(f"{directory}/{name}") != data for name, data in files.items()):
+        raise IntegrityError(f"{job.arms}/{directory}: holds other bytes than were verified; delete the Job, a new attempt starts clean")
 
 
 def _check(job: PublishInput, manifest: AdapterManifest, files: dict[str, bytes]) -> None:

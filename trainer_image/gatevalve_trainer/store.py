@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import fsspec
@@ -20,19 +22,25 @@ from gatevalve.contracts.names import MANIFEST
 TEMPORARY = ".tmp-"
 """Prefix of names that readers must ignore: a writer that was killed may leave them."""
 
+STALE_SECONDS = 86_400
+"""After which a temporary name's writer is taken for dead: no Job writes one file or one adapter for a day."""
+
 
 def local_directory(field: str, url: str) -> Path:
-    """The directory that a file:// URL or a plain path names; raises ContractError for other protocols or when it is absent."""
+    """The directory that a file:// URL or a plain path names; raises ContractError for other protocols, or when it is absent or closed."""
     path = _local_path(field, url)
-    if not path.is_dir():
-        raise ContractError(field, f"{url} is not a directory", "mount it, or correct the URL")
+    with readable(field, url):
+        if not path.is_dir():
+            raise ContractError(field, f"{url} is not a directory", "mount it, or correct the URL")
+        next(path.iterdir(), None)  # a search for files passes over what it may not read
     return path
 
 
 def verified_base(base: Base) -> Path:
     """The base's directory; raises IntegrityError when its files do not have the channel's digest."""
     directory = local_directory("base.uri", base.uri)
-    actual = directory_digest(directory)
+    with readable("base.uri", base.uri):
+        actual = directory_digest(directory)
     if actual != base.digest:
         raise IntegrityError(
             f"base.digest: {base.uri} has digest {actual}, expected {base.digest}; mount the right model or correct the channel"
@@ -93,6 +101,7 @@ class Area:
         """Make a directory appear with all its files at once, MANIFEST last; False when it is there already, which nothing changes."""
         target = self.path(directory)
         target.parent.mkdir(parents=True, exist_ok=True)
+        sweep_stale(target.parent)
         temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         for name in sorted(files, key=lambda name: (name == MANIFEST, name)):
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +120,25 @@ def expected(field: str, remedy: str) -> Iterator[None]:
         raise
     except StoreError as error:
         raise ContractError(field, str(error), remedy) from error
+
+
+def sweep_stale(directory: Path) -> None:
+    """Remove what writers that were killed left directly below a directory more than a day ago; links are removed, never followed."""
+    oldest = time.time() - STALE_SECONDS
+    for path in directory.glob(f"{TEMPORARY}*"):
+        with suppress(OSError):  # another writer may sweep at the same time, and what stays is ignored by every reader
+            if path.lstat().st_mtime < oldest:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@contextmanager
+def readable(field: str, url: str) -> Iterator[None]:
+    """Inside, what the job names by `field` must be open to the user that it runs as; raises ContractError with the remedy."""
+    try:
+        yield
+    except PermissionError as error:
+        remedy = "let the user that Jobs run as (the chart's runAsUser) read it"
+        raise ContractError(field, f"{url} cannot be read: {error.strerror}", remedy) from error
 
 
 def checked(path: str, data: bytes, digest: str) -> bytes:

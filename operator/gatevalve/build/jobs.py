@@ -14,6 +14,7 @@ ENGINE_PORT = 8471
 """Of the evaluation engine: not 8000, so that it never meets a pool's engine where Pods share a network (hostNetwork, the rig)."""
 
 ENGINE_URL = f"http://127.0.0.1:{ENGINE_PORT}"
+ARMS_URL = f"file://{names.ARMS_PATH}"
 GRACE_SECONDS = 60
 ENGINE_START_PROBES = 200
 
@@ -79,7 +80,11 @@ def evaluate_job(
         place.trainer_image,
         ["publish"],
         _job_env(publish),
-        [*_data([(names.work_dir(job.channel_uid, owner.uid), True), (f"{job.channel_uid}/adapters", False)]), *_models(place)],
+        [
+            *_data([(names.work_dir(job.channel_uid, owner.uid), True), (f"{job.channel_uid}/adapters", False)]),
+            _arms(read_only=False),
+            *_models(place),
+        ],
     )
     evaluator = _container(
         "evaluate",
@@ -92,25 +97,13 @@ def evaluate_job(
 
 
 def _engine(place: Place, spec: AdapterChannelSpec, job: EvaluateInput) -> dict[str, Any]:
-    adapters = _lora_modules(job)
-    args = [
-        "serve",
-        job.base.uri.removeprefix("file://"),
-        *("--served-model-name", job.base.name),
-        *("--host", "127.0.0.1"),
-        *("--port", str(ENGINE_PORT)),
-        *("--enable-lora", "--max-loras", "3"),
-        *("--max-lora-rank", str(spec.adapter.rank)),
-        *spec.evaluation.engine_args,
-        "--lora-modules",
-        *adapters,
-    ]
     container = _container(
         "engine",
         spec.evaluation.pod.image or place.serving_image,
-        args,
+        _engine_args(spec, job),
         [*_template_env(spec.evaluation.pod), {"name": "VLLM_HOST_IP", "value": "127.0.0.1"}],
-        [*_data([(f"{job.channel_uid}/adapters", True)]), *_models(place), {"name": "shm", "mountPath": "/dev/shm"}],
+        # Never the data area: what was verified there may have changed since.
+        [_arms(read_only=True), *_models(place), {"name": "shm", "mountPath": "/dev/shm"}],
     )
     container["restartPolicy"] = "Always"
     container["resources"] = spec.evaluation.pod.resources or {}
@@ -123,13 +116,28 @@ def _engine(place: Place, spec: AdapterChannelSpec, job: EvaluateInput) -> dict[
     return container
 
 
+def _engine_args(spec: AdapterChannelSpec, job: EvaluateInput) -> list[str]:
+    """The channel's arguments come before our own: of an option that is given twice the last one counts."""
+    return [
+        *("serve", job.base.uri.removeprefix("file://")),
+        *spec.evaluation.engine_args,
+        *("--served-model-name", job.base.name),
+        *("--host", "127.0.0.1"),
+        *("--port", str(ENGINE_PORT)),
+        *("--no-enable-log-requests", "--no-enable-log-outputs"),  # sealed prompts are not for the log
+        *("--enable-lora", "--max-loras", "3"),
+        *("--max-lora-rank", str(spec.adapter.rank)),
+        *("--lora-modules", *_lora_modules(job)),
+    ]
+
+
 _HEALTH_PROBE = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{ENGINE_PORT}/health', timeout=5)"
 
 
 def _lora_modules(job: EvaluateInput) -> list[str]:
     digests = {"candidate": job.candidate_digest, "incumbent": job.incumbent_digest, "anchor": job.anchor_digest}
     models = {model: digest for arm, model in job.arms.items() if (digest := digests[arm]) is not None}
-    return [f"{model}={names.DATA_PATH}/{names.adapter_dir(job.channel_uid, digest)}" for model, digest in models.items()]
+    return [f"{model}={names.ARMS_PATH}/{names.arm_dir(digest)}" for model, digest in models.items()]
 
 
 def _trainer_job(
@@ -227,6 +235,7 @@ def _volumes(place: Place, containers: list[dict[str, Any]]) -> list[dict[str, A
     known: dict[str, dict[str, Any]] = {
         "data": {"persistentVolumeClaim": {"claimName": place.data_claim}},
         "sealed": {"persistentVolumeClaim": {"claimName": place.sealed_claim}},
+        "arms": {"emptyDir": {}},
         "tmp": {"emptyDir": {}},
         "shm": {"emptyDir": {"medium": "Memory"}},
         "models": _models_source(place),
@@ -250,6 +259,10 @@ def _data(mounts: list[Mount]) -> list[dict[str, Any]]:
     return [
         {"name": "data", "mountPath": f"{names.DATA_PATH}/{path}", "subPath": path, "readOnly": read_only} for path, read_only in mounts
     ]
+
+
+def _arms(*, read_only: bool) -> dict[str, Any]:
+    return {"name": "arms", "mountPath": names.ARMS_PATH, "readOnly": read_only}
 
 
 def _sealed(channel_uid: str) -> dict[str, Any]:

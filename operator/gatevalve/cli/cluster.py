@@ -9,6 +9,7 @@ import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
+from urllib3.exceptions import HTTPError
 
 from gatevalve.contracts import names
 from gatevalve.contracts.errors import ClusterError
@@ -38,8 +39,8 @@ class Reader:
             listed: Any = client.CustomObjectsApi().list_namespaced_custom_object(
                 names.GROUP, names.VERSION, self.namespace, names.RELEASES
             )
-        except ApiException as error:
-            raise ClusterError(f"the API server refused to list AdapterReleases: {error.reason}") from error
+        except (ApiException, HTTPError) as error:
+            raise ClusterError(f"the API server did not list AdapterReleases: {_why(error)}") from error
         mine = [item for item in listed["items"] if belongs_to(channel, item["metadata"]["name"])]
         return sorted(mine, key=lambda item: item["metadata"]["name"])
 
@@ -47,6 +48,10 @@ class Reader:
         """The certificates in ConfigMap gatevalve-keys. Raises ClusterError."""
         try:
             found = client.CoreV1Api().read_namespaced_config_map(names.KEYS_CONFIGMAP, self.namespace)
-        except ApiException as error:
-            raise ClusterError(f"ConfigMap {names.KEYS_CONFIGMAP} in namespace {self.namespace}: {error.reason}") from error
+        except (ApiException, HTTPError) as error:
+            raise ClusterError(f"ConfigMap {names.KEYS_CONFIGMAP} in namespace {self.namespace}: {_why(error)}") from error
         return [text.encode() for _, text in sorted((found.data or {}).items())]
+
+
+def _why(error: ApiException | HTTPError) -> str:
+    return str(error.reason) if isinstance(error, ApiException) else f"it does not answer: {error}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.model import Contract
+from gatevalve.contracts.patterns import SENTENCES
 
 Schema = dict[str, Any]
 
@@ -58,8 +59,14 @@ def _rewrite(node: Schema, path: str, models: Models, above: tuple[str, ...] = (
     schema |= {keyword: node[keyword] for keyword in COPIED[kind] if keyword in node}
     schema |= STEPS.get(kind, _nothing)(node, path, models, above)
     _require_limit(schema, path)
-    rules = [*schema.pop(RULES, []), *node.get(RULES, [])]
+    rules = [*schema.pop(RULES, []), *_form_rule(node), *node.get(RULES, [])]
     return schema | ({RULES: rules} if rules else {})
+
+
+def _form_rule(node: Schema) -> list[Schema]:
+    """A pattern once more as a rule, because the API server shows a pattern as it is and a rule's own words."""
+    sentence = SENTENCES.get(node.get("pattern", ""))
+    return [{"rule": f"self.matches(r'{node['pattern']}')", "message": sentence}] if sentence else []
 
 
 def _resolved(node: Schema, path: str, models: Models, above: tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from gatevalve.contracts.patterns import SENTENCES
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -25,7 +27,8 @@ class ContractError(GatevalveError):
         first = error.errors(include_url=False)[0]
         path = ".".join(str(part) for part in first["loc"]) or "value"
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        return cls(f"{what}.{path}", f"{first['msg']}{more}", "correct the field")
+        said = SENTENCES.get(first.get("ctx", {}).get("pattern", ""), first["msg"])
+        return cls(f"{what}.{path}", f"{said}{more}", "correct the field")
 
 
 class ClusterError(GatevalveError):
@@ -54,6 +57,10 @@ class ServingError(GatevalveError):
 
 class StoreError(GatevalveError):
     """A store area refused, lacks an object, or holds other bytes than named."""
+
+
+class MissingError(StoreError):
+    """The store answers and does not hold a file that it should hold."""
 
 
 class IntegrityError(StoreError):

@@ -166,6 +166,7 @@ class RoundManifest(Contract):
     number: int
     policy_digest: DigestField
     suites: tuple[SuiteFact, ...]
+    mark: ShortText | None = Field(default=None, description="HMAC of the rest under the sealed seed: drawn by an evaluation, not planted.")
 
 
 Arm = Literal["candidate", "incumbent", "anchor"]
@@ -209,3 +210,6 @@ class EvidenceReport(Contract):
     pairs: FileFact
     engine: ShortText = Field(description="Engine and version that answered.")
     arms: dict[Arm, ShortText] = Field(description="Model name asked for each arm.")
+    mark: ShortText | None = Field(
+        default=None, description="HMAC of the rest under the sealed seed: measured by an evaluation, not planted."
+    )

@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from gatevalve.contracts.kinds import AdapterShape, Artifact, Base, Recipe
+from gatevalve.contracts.kinds import AdapterShape, Artifact, Base
 from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
 from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.recipes import Recipe
 
 
 class JobInput(Contract):
@@ -57,14 +58,17 @@ class FetchInput(JobInput):
 class PublishInput(JobInput):
     """`gatevalve-trainer publish`: copies work/<candidate uid>/<attempt>/ to adapters/<digest>/ and never overwrites."""
 
+    arms: Uri = Field(description="fsspec URL of the Pod's own directory from which the engine loads candidate, incumbent and anchor.")
     base: Base
     adapter: AdapterShape
     adapter_digest: DigestField
     produced_by: ShortText = Field(description="The attempt that made the adapter.")
     incumbent_digest: DigestField | None = Field(
-        default=None, description="Verified as well, because the candidate is measured against it."
+        default=None, description="Verified and handed to the engine, because the candidate is measured against it."
     )
-    anchor_digest: DigestField | None = Field(default=None, description="Verified as well, because the candidate is measured against it.")
+    anchor_digest: DigestField | None = Field(
+        default=None, description="Verified and handed to the engine, because the candidate is measured against it."
+    )
 
 
 class EvaluateInput(JobInput):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from gatevalve.contracts import patterns
+from gatevalve.contracts.engine_options import ENGINE_RULE, ENGINE_RULE_MESSAGE, RESERVED_MESSAGE, RESERVED_VARIABLES, checked_options
+from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.model import (
     Contract,
     DigestField,
+    DirectoryUri,
     Duration,
     EntryName,
     Message,
@@ -24,14 +29,28 @@ from gatevalve.contracts.model import (
 )
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Action, CandidateState, EntryReason, Verdict
+from gatevalve.contracts.recipes import Recipe, check_parameters, parameter_rules, recipe_rules
 
-RECIPES = ("SFT", "LoggedRL")
-Recipe = Literal["SFT", "LoggedRL"]
 PassedThrough = Annotated[dict[str, Any], Field(max_length=16)]
 """A part of a Pod that Kubernetes itself judges when the Job is created."""
 
 Labels = Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=63)]], Field(max_length=32)]
-Parameters = Annotated[dict[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=40)]], Field(max_length=32)]
+
+
+def _checked(given: dict[str, str], recipe: str | None = None) -> dict[str, str]:
+    """Parameters that a recipe has; pydantic takes a ValueError for a finding and shows its text."""
+    try:
+        check_parameters(recipe, given)
+    except ContractError as error:
+        raise ValueError(str(error)) from error
+    return given
+
+
+Parameters = Annotated[
+    dict[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=40)]],
+    Field(max_length=32, json_schema_extra=api_rules(*parameter_rules())),
+    AfterValidator(lambda given: _checked(given)),
+]
 
 
 class Condition(Contract):
@@ -55,11 +74,14 @@ class Variable(Contract):
     """An environment variable with its value in plain text: whoever edits a channel must not reach a Secret through its Jobs."""
 
     model_config = ConfigDict(
-        json_schema_extra=api_rules(("!self.name.startsWith('GATEVALVE_')", "names that start with GATEVALVE_ are the operator's own"))
+        json_schema_extra=api_rules(
+            ("!self.name.startsWith('GATEVALVE_')", "names that start with GATEVALVE_ are the operator's own"),
+            (f"!self.name.matches('{RESERVED_VARIABLES}')", RESERVED_MESSAGE),
+        )
     )
 
-    name: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        description="Name of the variable; not one that starts with GATEVALVE_."
+    name: Annotated[str, Field(max_length=128, pattern=patterns.VARIABLE)] = Field(
+        description="Name of the variable; not one that starts with GATEVALVE_, loads other code or makes vLLM write requests to its log."
     )
     value: Annotated[str, Field(max_length=1024)] = Field(description="Its value, at most 1024 characters of plain text.")
 
@@ -67,6 +89,8 @@ class Variable(Contract):
     def _is_not_the_operators(self) -> Self:
         if self.name.startswith("GATEVALVE_"):
             raise ValueError("names that start with GATEVALVE_ are the operator's own")
+        if re.match(RESERVED_VARIABLES, self.name):
+            raise ValueError(RESERVED_MESSAGE)
         return self
 
 
@@ -91,7 +115,7 @@ class Base(Contract):
     """The frozen base model."""
 
     name: Name = Field(description="The base's served name in the engine.")
-    uri: Uri = Field(description="Directory of the model as every Pod sees it, for example file:///models/tiny-words.")
+    uri: DirectoryUri = Field(description="Directory of the model as every Pod sees it, for example file:///models/tiny-words.")
     digest: DigestField = Field(description="sha256 over the sorted list of the model's files (`gatevalve-trainer digest DIR` prints it).")
 
 
@@ -127,17 +151,26 @@ class Serving(Contract):
 class Training(Contract):
     """Defaults of the channel's training Jobs."""
 
+    model_config = ConfigDict(json_schema_extra=api_rules(*recipe_rules()))
+
     recipe: Recipe = Field(default="LoggedRL", description="Loss used when a candidate names none.")
     parameters: Parameters = Field(default_factory=dict, description="Recipe parameters as strings; a candidate's own win.")
     pod: PodTemplate = Field(default_factory=PodTemplate, description="What the training Pod needs from the cluster.")
+
+    @model_validator(mode="after")
+    def _parameters_of_the_recipe(self) -> Self:
+        _checked(self.parameters, self.recipe)
+        return self
 
 
 class Evaluation(Contract):
     """Settings of the channel's evaluation Jobs."""
 
     pod: PodTemplate = Field(default_factory=PodTemplate, description="What the evaluation Pod's engine container needs from the cluster.")
-    engine_args: Annotated[tuple[ShortText, ...], Field(max_length=64)] = Field(
-        default=(), description="Extra arguments of the engine, such as --dtype float32."
+    engine_args: Annotated[tuple[ShortText, ...], Field(max_length=64), AfterValidator(checked_options)] = Field(
+        default=(),
+        description="Extra arguments of the engine, such as --dtype float32; only options that say how it computes (docs/training.md).",
+        json_schema_extra=api_rules((ENGINE_RULE, ENGINE_RULE_MESSAGE)),
     )
 
 
@@ -259,6 +292,13 @@ class AdapterChannelStatus(Contract):
     tampering: Tampering | None = Field(default=None, description="The newest that somebody else changed or tried past gatevalve.")
 
 
+ON_THE_CALENDAR = (
+    f"!self.matches(r'{patterns.TIMESTAMP}') || timestamp(self) >= timestamp('0001-01-01T00:00:00Z')",
+    "must be an instant of the calendar",
+)
+"""The API server refuses what it cannot read as an instant, and shows these words."""
+
+
 class SnapshotWindow(Contract):
     """Which traffic a candidate learns from: exactly one of last, from and to, or digest."""
 
@@ -277,9 +317,16 @@ class SnapshotWindow(Contract):
         default=None, description="The span before the candidate's creation, for example 24h or 1h30m (hours, minutes, seconds)."
     )
     from_: Timestamp | None = Field(
-        default=None, alias="from", description="Start of the window, inclusive: RFC 3339 in UTC, for example 2026-01-01T09:00:00Z."
+        default=None,
+        alias="from",
+        description="Start of the window, inclusive: RFC 3339 in UTC, for example 2026-01-01T09:00:00Z.",
+        json_schema_extra=api_rules(ON_THE_CALENDAR),
     )
-    to: Timestamp | None = Field(default=None, description="End of the window, exclusive: RFC 3339 in UTC.")
+    to: Timestamp | None = Field(
+        default=None,
+        description="End of the window, exclusive: RFC 3339 in UTC; a candidate whose window lies in the future ends as Errored.",
+        json_schema_extra=api_rules(ON_THE_CALENDAR),
+    )
     digest: DigestField | None = Field(default=None, description="An existing snapshot of this channel.")
 
     @model_validator(mode="after")
@@ -295,6 +342,8 @@ class SnapshotWindow(Contract):
 class Train(Contract):
     """A candidate that is trained here."""
 
+    model_config = ConfigDict(json_schema_extra=api_rules(*recipe_rules()))
+
     recipe: Recipe | None = Field(
         default=None,
         description="SFT: fine-tune on rewarded replies. LoggedRL: PPO-clip against logged log-probabilities. Default from the channel.",
@@ -303,11 +352,16 @@ class Train(Contract):
     parameters: Parameters = Field(default_factory=dict, description='Recipe parameters as strings, for example learningRate: "3e-3".')
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of data order and initialisation.")
 
+    @model_validator(mode="after")
+    def _parameters_of_the_recipe(self) -> Self:
+        _checked(self.parameters, self.recipe)
+        return self
+
 
 class Artifact(Contract):
     """A PEFT directory made elsewhere; same gate."""
 
-    uri: Uri = Field(
+    uri: DirectoryUri = Field(
         description="Directory with adapter_config.json and adapter_model.safetensors, for example file:///gatevalve/data/inbox/a1."
     )
     digest: DigestField = Field(

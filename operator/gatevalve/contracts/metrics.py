@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gatevalve.contracts.reasons import ConditionReason, EntryReason, Verdict
+from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, Verdict
 
 PREFIX = "gatevalve_"
 
@@ -104,16 +104,55 @@ METRICS: tuple[Metric, ...] = (
 RATIO_WINDOW = 20
 """Verdicts that `rejection_ratio` looks back on."""
 
+REFUSALS: tuple[EntryReason, ...] = tuple(
+    reason
+    for reason in EntryReason
+    if reason
+    not in {
+        EntryReason.CHANNEL_OPENED,
+        EntryReason.CHANNEL_ADOPTED,
+        EntryReason.TEST_OPENED,
+        EntryReason.GATE_PASSED,
+        EntryReason.APPROVED,
+        EntryReason.PINNED,
+        EntryReason.ROLLOUT_FAILED,
+        EntryReason.POLICY_CHANGED,
+        EntryReason.POLICY_UNAPPROVED,
+        EntryReason.POLICY_APPROVED,
+    }
+)
+"""Reasons that a Reject entry can have."""
+
+OTHER_ENDS: dict[CandidateState, tuple[ConditionReason, ...]] = {
+    CandidateState.SKIPPED: (ConditionReason.NO_SIGNAL,),
+    CandidateState.ERRORED: (
+        ConditionReason.STEP_FAILED,
+        ConditionReason.CONTRACT_BROKEN,
+        ConditionReason.CAPTURE_BROKEN,
+        ConditionReason.DEADLINE_EXCEEDED,
+        ConditionReason.QUARANTINED,
+    ),
+    CandidateState.ABORTED: (ConditionReason.STALE, ConditionReason.DENIED),
+}
+"""Reasons of a candidate's end without a verdict."""
+
 FIRST_ENDS: tuple[tuple[str, str], ...] = (
     (Verdict.ACCEPTED, EntryReason.GATE_PASSED),
-    (Verdict.REJECTED, EntryReason.PRIMARY_NOT_PASSED),
-    (Verdict.REJECTED, EntryReason.GUARD_REGRESSED),
-    (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_UNSOUND),
-    (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_FAILED),
-    ("Skipped", ConditionReason.NO_SIGNAL),
-    ("Errored", ConditionReason.STEP_FAILED),
+    *((verdict, reason) for verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE) for reason in REFUSALS),
+    *((state, reason) for state, reasons in OTHER_ENDS.items() for reason in reasons),
 )
-"""Ends that `candidates_total` shows as 0 from the start, so that rate() sees the first of each."""
+"""Ends that `candidates_total` shows as 0 from the start, so that increase() sees the first of each."""
+
+TAMPERING_REASONS: tuple[ConditionReason, ...] = (
+    ConditionReason.DOCUMENT_FORGED,
+    ConditionReason.KEYS_FORGED,
+    ConditionReason.ADAPTER_FORGED,
+    ConditionReason.EVIDENCE_FORGED,
+    ConditionReason.STATUS_FORGED,
+    ConditionReason.UNAUTHORIZED_ADAPTER,
+    ConditionReason.UNAUTHORIZED_REQUEST,
+)
+"""Reasons that `tampering_total` shows as 0 from the start."""
 
 SERVING_REQUESTS_TOTAL = Metric(
     "serving_requests_total", "counter", ("channel", "outcome"), "Requests that a pod routed through an alias, by how the engine answered."

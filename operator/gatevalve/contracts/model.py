@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Self, cast
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
+from gatevalve.contracts import patterns
 from gatevalve.contracts.canonical import Digest, canonical_json, sha256
 from gatevalve.contracts.errors import ContractError
 
@@ -59,30 +61,46 @@ def api_list_map(key: str) -> JsonDict:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
-Name = Annotated[str, Field(max_length=40, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+Name = Annotated[str, Field(max_length=40, pattern=patterns.NAME)]
 """A Kubernetes name short enough to leave room for our suffixes."""
 
-ObjectName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+ObjectName = Annotated[str, Field(max_length=253, pattern=patterns.OBJECT_NAME)]
 """Any Kubernetes object name."""
 
-EntryName = Annotated[str, Field(max_length=47, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?-[0-9]{6}$")]
+EntryName = Annotated[str, Field(max_length=47, pattern=patterns.ENTRY_NAME)]
 """A log entry: <channel>-<six-digit sequence>."""
 
-DigestField = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)]
+DigestField = Annotated[str, Field(pattern=patterns.DIGEST, max_length=71)]
 """sha256 over canonical bytes, written `sha256:<64 hex digits>`."""
 
 Uid = Annotated[str, Field(max_length=64, min_length=1)]
 Uri = Annotated[str, Field(max_length=1024, min_length=1)]
+DirectoryUri = Annotated[str, Field(max_length=1024, pattern=patterns.DIRECTORY)]
+"""A directory that Pods have mounted: file:// and an absolute path."""
+
 ShortText = Annotated[str, Field(max_length=256)]
 Message = Annotated[str, Field(max_length=1024)]
-Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?$")]
+Decimal = Annotated[str, Field(max_length=32, pattern=patterns.DECIMAL)]
 """A real number as a decimal string: specs and hashed records hold no floats."""
 
 BasisPoints = Annotated[int, Field(ge=0, le=10_000)]
 """Hundredths of a percentage point: 100 bp = 1 point."""
 
-Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$", min_length=2)]
-"""A span in Go's notation, whole hours, minutes and seconds of at most six digits each: 24h, 90m, 1h30m."""
+
+def _longer_than_nothing(text: str) -> str:
+    if not re.search("[1-9]", text):
+        raise ValueError(EMPTY_SPAN)
+    return text
+
+
+EMPTY_SPAN = "must be longer than zero"
+
+Duration = Annotated[
+    str,
+    Field(max_length=32, pattern=patterns.DURATION, min_length=2, json_schema_extra=api_rules(("self.matches('[1-9]')", EMPTY_SPAN))),
+    AfterValidator(_longer_than_nothing),
+]
+"""A span longer than zero in Go's notation, whole hours, minutes and seconds of at most six digits each: 24h, 90m, 1h30m."""
 
 
 def _on_the_calendar(text: str) -> str:
@@ -96,7 +114,7 @@ def _on_the_calendar(text: str) -> str:
 
 Timestamp = Annotated[
     str,
-    Field(max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"),
+    Field(max_length=32, pattern=patterns.TIMESTAMP),
     AfterValidator(_on_the_calendar),
 ]
 """UTC instant in RFC 3339."""

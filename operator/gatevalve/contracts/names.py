@@ -39,6 +39,7 @@ ENV_POOL_API_KEY = "GATEVALVE_POOL_API_KEY"
 
 DATA_PATH, SEALED_PATH, LOG_PATH = "/gatevalve/data", "/gatevalve/sealed", "/gatevalve/log"
 MODELS_PATH = "/models"
+ARMS_PATH = "/gatevalve/arms"
 POOL_PATH, KEYS_PATH, CACHE_PATH = "/gatevalve/pool", "/gatevalve/keys", "/gatevalve/cache"
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_BYTES = 4096
@@ -91,6 +92,11 @@ def snapshot_dir(channel_uid: str, digest: str) -> str:
 def adapter_dir(channel_uid: str, digest: str) -> str:
     """A published adapter's directory in the data area."""
     return f"{channel_uid}/adapters/{digest_hex(digest)}"
+
+
+def arm_dir(digest: str) -> str:
+    """An adapter's directory among the verified arms of an evaluation Pod."""
+    return digest_hex(digest)
 
 
 def work_dir(channel_uid: str, candidate_uid: str) -> str:

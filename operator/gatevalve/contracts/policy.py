@@ -6,10 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from gatevalve.contracts import patterns
 from gatevalve.contracts.model import BasisPoints, Contract, DigestField, Name, Uri, api_list_map, api_rules
 
 Role = Literal["Primary", "Guard", "Behaviour"]
-Temperature = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+(\.[0-9]+)?$")]
+Temperature = Annotated[str, Field(max_length=16, pattern=patterns.TEMPERATURE)]
 """A sampling temperature as a decimal string, not negative."""
 
 
@@ -166,7 +167,13 @@ class GatePolicySpec(Contract):
     """Every threshold of the gate; all are required, `none` is written out as a number."""
 
     model_config = ConfigDict(
-        json_schema_extra=api_rules(("self.suites.exists_one(suite, suite.role == 'Primary')", "exactly one suite must be Primary"))
+        json_schema_extra=api_rules(
+            ("self.suites.exists_one(suite, suite.role == 'Primary')", "exactly one suite must be Primary"),
+            (
+                "self.suites.all(suite, !has(suite.items.count) || suite.items.count >= self.evidence.minClusters)",
+                "items.count of a generated suite must be at least evidence.minClusters, or no test could ever pass",
+            ),
+        )
     )
 
     suites: Annotated[
@@ -184,6 +191,8 @@ class GatePolicySpec(Contract):
     def _suites(self) -> Self:
         if sum(suite.role == "Primary" for suite in self.suites) != 1:
             raise ValueError("exactly one suite must be Primary")
+        if any(suite.items.count is not None and suite.items.count < self.evidence.min_clusters for suite in self.suites):
+            raise ValueError("items.count of a generated suite must be at least evidence.minClusters, or no test could ever pass")
         if len({suite.name for suite in self.suites}) != len(self.suites):
             raise ValueError("suite names must differ")
         return self

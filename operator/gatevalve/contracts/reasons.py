@@ -69,7 +69,7 @@ class EntryReason(Explained):
     TRAINING_DIVERGED = "TrainingDiverged", "Training diverged; no adapter exists."
     CANDIDATE_DELETED = "CandidateDeleted", "The candidate was deleted after its test was opened."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "The candidate ran past its deadline after its test was opened."
-    STALE = "Stale", "The incumbent changed after the test was opened."
+    STALE = "Stale", "The incumbent or the policy in force changed after the test was opened."
     PINNED = "Pinned", "A person pinned an earlier entry."
     ROLLOUT_FAILED = "RolloutFailed", "The promotion did not settle on enough pods in time."
     POLICY_CHANGED = "PolicyChanged", "The channel names another policy, at least as strict in everything as the one in force."
@@ -136,7 +136,7 @@ class ChannelCondition(Explained):
     GATE_READY = "GateReady", "The policy exists, can be read, and is in force."
     UNTAMPERED = (
         "Untampered",
-        "For an hour nobody else has changed documents, keys, adapters, evidence or statuses of the channel, or tried to go round its alias.",
+        "For an hour nobody else has changed documents, keys, adapters, evidence or statuses of the channel, or gone past its alias.",
     )
 
 
@@ -164,7 +164,7 @@ class ConditionReason(Explained):
     CONTRACT_BROKEN = "ContractBroken", "An input of a step breaks its contract."
     CAPTURE_BROKEN = "CaptureBroken", "Logged log-probabilities do not replay."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "The deadline passed."
-    STALE = "Stale", "The incumbent changed."
+    STALE = "Stale", "The incumbent changed, or after its test the policy in force."
     DENIED = "Denied", "A person denied the candidate."
     NO_PODS = "NoPods", "No pod carries the pool's label."
     NO_REACHABLE_PODS = "NoReachablePods", "No pod of the pool answers."
@@ -174,10 +174,14 @@ class ConditionReason(Explained):
     ALIAS_CONFLICT = "AliasConflict", "The alias equals another served name."
     RUNTIME_LORA_DISABLED = "RuntimeLoRADisabled", "The pods do not allow loading LoRA adapters at run time."
     LOG_INVALID = "LogInvalid", "The log is broken or differs from its external copy; nothing new is promoted."
+    EXTERNAL_LOG_UNAVAILABLE = "ExternalLogUnavailable", "The external log cannot be read or written; promotions wait, a rollback does not."
     UID_CHANGED = "UidChanged", "The channel was recreated; annotate it with gatevalve.dev/adopt: <old uid> to go on with its log."
     QUARANTINED = "Quarantined", "The adapter's digest was rejected or rolled back before; it gets no second test."
     DOCUMENT_FORGED = "DocumentForged", "The pool's ConfigMap was edited; pods refused it and the operator has restored it."
-    KEYS_FORGED = "KeysForged", "ConfigMap gatevalve-keys was edited; pods trust the digest in their own spec, and the operator has restored it."
+    KEYS_FORGED = (
+        "KeysForged",
+        "ConfigMap gatevalve-keys was edited; pods trust the digest in their own spec, and the operator has restored it.",
+    )
     ADAPTER_FORGED = "AdapterForged", "An adapter's files in the store are not what its digest names; pods do not load them."
     EVIDENCE_FORGED = "EvidenceForged", "Evidence in the store is not what the evaluation Job named."
     STATUS_FORGED = "StatusForged", "A candidate's status named a verdict that the log does not hold; it was written anew."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gatevalve.contracts.kinds import (
@@ -15,7 +16,9 @@ from gatevalve.contracts.kinds import (
     JobStatus,
     SnapshotStatus,
 )
-from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason
+from gatevalve.contracts.names import adapter_name
+from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason, Step
+from gatevalve.decide.attempts import Done
 from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import with_condition
 from gatevalve.decide.log import name_of
@@ -29,7 +32,7 @@ Decided = tuple[bool, ConditionReason | EntryReason, str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a step adds to the status; absent fields keep what is there."""
+    """What a step adds to the status; absent fields keep what is there, as far as log and Jobs bear it out."""
 
     facts: Facts | None = None
     snapshot: SnapshotStatus | None = None
@@ -64,12 +67,48 @@ def status_update(
             "state": state,
             "observed_generation": case.candidate.meta.generation,
             "jobs": _jobs(case),
+            **_borne_out(case, state),
+            **_found_before(case).fields(),
             **(found or Found()).fields(),
         }
     )
     conditions = _conditions(case, status, decided or (False, ConditionReason.IN_PROGRESS, running), running)
     status = status.model_copy(update={"conditions": conditions})
     return (CandidateStatusUpdate(case.candidate.meta.name, case.uid, status),) if status != case.status else ()
+
+
+def _borne_out(case: Case, state: CandidateState) -> dict[str, object]:
+    """Fields that the log alone may fill, and facts as they are acted on: what else was written there was written by somebody else."""
+    kept = case.facts if case.status.facts is not None and state is not CandidateState.QUEUED else None
+    return {"facts": kept, "test": None, "evidence": None, "decision": None}
+
+
+def _found_before(case: Case) -> Found:
+    """What Jobs and log say of earlier steps: an operator that was killed before it told of a step is made up for."""
+    test, snapshot = case.test, case.attempts(Step.SNAPSHOT)
+    result = snapshot.termination.snapshot if isinstance(snapshot, Done) else None
+    return Found(
+        snapshot=SnapshotStatus(digest=result.snapshot_digest, rows=result.rows, rewarded=result.rewarded) if result else None,
+        adapter=_tested_adapter(case, test) if test else None,
+        test=name_of(test) if test else None,
+    )
+
+
+def _tested_adapter(case: Case, test: AdapterReleaseSpec) -> AdapterStatus | None:
+    made, digest = made_by(case), test.lineage.adapter_digest if test.lineage else None
+    if made is None or digest is None:
+        return None
+    return AdapterStatus(name=adapter_name(case.view.name, digest), digest=digest, attempt=made)
+
+
+def made_by(case: Case) -> str | None:
+    """The attempt that made the adapter, as long as its Job or the status tells; it names a directory, so no other text will do."""
+    step = Step.FETCH if case.spec.artifact else Step.TRAIN
+    state = case.attempts(step)
+    if isinstance(state, Done):
+        return f"{step}-{state.job.attempt}"
+    told = case.status.adapter.attempt if case.status.adapter else ""
+    return told if re.fullmatch(rf"{step}-[0-9]+", told) else None
 
 
 def _jobs(case: Case) -> tuple[JobStatus, ...]:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from gatevalve.contracts.kinds import AdapterChannelSpec
 from gatevalve.contracts.names import ANNOTATION_ADOPT
-from gatevalve.contracts.reasons import Action, ChannelCondition, ConditionReason, EntryReason, EventReason, Verdict
+from gatevalve.contracts.reasons import (
+    TERMINAL_STATES,
+    Action,
+    ChannelCondition,
+    ConditionReason,
+    EntryReason,
+    EventReason,
+    Verdict,
+)
 from gatevalve.decide import entries
 from gatevalve.decide.candidate import advance, dequeue, refuse, wait
-from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over
+from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over, is_witnessed
 from gatevalve.decide.channel_status import Problem, channel_status
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.log import LogState, fold, name_of
-from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan
+from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan, RestoreKeys
+from gatevalve.decide.policy import policy_change, policy_problem
 from gatevalve.decide.rollout import Standing, decide_rollout, rollout_failed, standing
+from gatevalve.decide.tampering import notice
 from gatevalve.decide.verdict import after_verdict
 from gatevalve.decide.view import CandidateView, ChannelView, View
 
@@ -25,24 +35,41 @@ def decide(view: View) -> Plan:
         return _refuse_all(view, (ConditionReason.CHANNEL_MISSING, text))
     if channel.spec is None:
         problem = (ConditionReason.SPEC_INVALID, channel.problem or "the spec breaks its contract")
-        return Plan(statuses=channel_status(view, channel, None, None, problem)) + _refuse_all(view, problem)
+        return _told(view, channel, None, None, problem) + _refuse_all(view, problem)
     return _decide_valid(view, channel, channel.spec)
 
 
 def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) -> Plan:
-    log, gate = fold(view.log), _gate_problem(view, spec)
+    log = fold(view.log)
+    gate = policy_problem(view, spec, log)
     problem = _log_problem(view, channel, log) or (gate if log.live is None else None)
     if problem is not None:
-        told = Plan(statuses=channel_status(view, channel, log, None, problem), events=_log_event(view, channel))
-        return told + _refuse_all(view, problem)
+        return _told(view, channel, log, None, problem) + _refuse_all(view, problem)
     if (opening := _opening(view, channel, spec, log)) is not None:
         return opening
     now = standing(view, spec, log)
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
     rollout = decide_rollout(view, spec, log, now) if _may_roll_out(view, now) else Plan()
-    status = Plan(statuses=channel_status(view, channel, log, now, gate))
-    return rollout + status + (_copies(view) or (_refuse_all(view, gate) if gate else _candidates(view, spec, log, now)))
+    return rollout + _told(view, channel, log, now, gate) + (_copies(view) or _gated(view, channel, spec, log, now, gate))
+
+
+def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None) -> Plan:
+    """The channel's status, and events of what is new in it. Keys are restored here and nowhere else, so that it is never done untold."""
+    seen = notice(view, channel, log or fold(view.log))
+    events = (*_log_event(view, channel), *seen.events(channel))
+    keys = (RestoreKeys(),) if view.pool.keys_problem is not None else ()
+    return Plan(keys, channel_status(view, channel, log, now, problem, seen), events)
+
+
+def _gated(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing, gate: Problem | None) -> Plan:
+    """What goes through the gate: a policy first, then candidates under one that is in force and that the channel names."""
+    change = policy_change(view, channel, spec, log)
+    if change.actions:
+        return change
+    if gate is not None:
+        return _refuse_all(view, gate)
+    return Plan(requeue_seconds=0) if notice(view, channel, log).comes_first else _candidates(view, spec, log, now)
 
 
 def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
@@ -56,25 +83,12 @@ def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | N
     return None
 
 
-def _gate_problem(view: View, spec: AdapterChannelSpec) -> Problem | None:
-    """What stops candidates; a way back needs no gate."""
-    if view.policy is not None and view.policy.spec is not None:
-        return None
-    text = (view.policy.problem if view.policy else None) or f"create GatePolicy {spec.gate_policy} in this namespace"
-    return ConditionReason.POLICY_MISSING, text
-
-
 def _opening(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState) -> Plan | None:
-    """The entries that come before anything else: Open, and Policy when another digest is in force."""
+    """The Open entry comes before anything else. An adopted log keeps the policy in force: adoption is no way round an approval."""
     policy = view.policy.spec if view.policy else None
-    if policy is None:
+    if policy is None or log.channel_uid == channel.meta.uid:
         return None
-    if log.channel_uid != channel.meta.uid:
-        return Plan((AppendEntry(entries.open_entry(view, channel, spec, log, policy)),), requeue_seconds=0)
-    if policy.digest_of() != log.policy_digest:
-        event = _event(channel, EventReason.POLICY_CHANGED, f"policy {spec.gate_policy} is in force with digest {policy.digest_of()}")
-        return Plan((AppendEntry(entries.policy_entry(view, log, policy)),), events=(event,), requeue_seconds=0)
-    return None
+    return Plan((AppendEntry(entries.open_entry(view, channel, spec, log, log.policy or policy)),), requeue_seconds=0)
 
 
 def _way_back(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan | None:
@@ -125,16 +139,20 @@ def _candidates(view: View, spec: AdapterChannelSpec, log: LogState, now: Standi
 def _queue(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
     """Advance the one in flight; otherwise take the oldest that waits, when the channel is ready for it."""
     undecided = [case for case in cases if not has_verdict(log, case.candidate) and not is_over(log, case.candidate)]
-    flying = [case for case in undecided if is_in_flight(log, case.candidate)]
-    waiting = [case for case in undecided if not is_in_flight(log, case.candidate)]
-    plan = advance(flying[0]) if flying else Plan()
-    ahead, behind = (flying[:1], waiting) if flying else (waiting[:1], waiting[1:])
-    if not flying and waiting:
-        problem = _not_ready(cases, spec, log, now)
-        plan = wait(waiting[0], *problem) if problem else dequeue(waiting[0])
-    for case in behind:
-        plan += wait(case, ConditionReason.BEHIND_ANOTHER, f"candidate {ahead[0].candidate.meta.name} goes first")
+    ordered = sorted(undecided, key=lambda case: (not case.has_begun, not is_in_flight(log, case.candidate)))
+    plan = Plan()
+    for first in ordered[:1]:
+        plan = _turn(first, None if first.has_begun else _not_ready(cases, spec, log, now))
+    for case in ordered[1:]:
+        plan += wait(case, ConditionReason.BEHIND_ANOTHER, f"candidate {ordered[0].candidate.meta.name} goes first")
     return plan
+
+
+def _turn(case: Case, problem: Problem | None) -> Plan:
+    """Facts alone are no start: a status may be forged, and what a channel that is not ready has not begun stays in the queue."""
+    if problem is not None:
+        return wait(case, *problem)
+    return advance(case) if is_in_flight(case.log, case.candidate) else dequeue(case)
 
 
 def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Problem | None:
@@ -146,14 +164,15 @@ def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: 
         return now.reason, now.message
     if not now.settled:
         return ConditionReason.SERVING_UNSETTLED, f"{name_of(now.live.spec)} is not settled: {now.message}"
-    if any(_waits_for_a_person(log, case.candidate) for case in cases):
+    if any(_waits_for_a_person(case) for case in cases):
         return ConditionReason.BEHIND_ANOTHER, "an accepted candidate waits for its approval"
     return None
 
 
-def _waits_for_a_person(log: LogState, candidate: CandidateView) -> bool:
-    accept = log.of_candidate(candidate.meta.uid, Action.ACCEPT)
-    return accept is not None and not is_over(log, candidate) and not log.served_after(accept)
+def _waits_for_a_person(case: Case) -> bool:
+    accept = case.log.of_candidate(case.uid, Action.ACCEPT)
+    open_to_decide = accept is not None and case.spec.approval is None and not is_over(case.log, case.candidate)
+    return open_to_decide and accept is not None and case.overtaken_since(accept) is None
 
 
 def _orphaned_test(view: View, log: LogState) -> Plan | None:
@@ -186,11 +205,18 @@ def _refuse_all(view: View, problem: Problem) -> Plan:
     """Tell every open candidate why its channel does not take it."""
     missing = problem[0] is ConditionReason.CHANNEL_MISSING
     reason = problem[0] if missing else ConditionReason.CHANNEL_NOT_READY
-    log, plan = fold(view.log), Plan()
+    plan = Plan()
     for candidate in view.candidates:
-        if not candidate.meta.deleting and not is_over(log, candidate):
+        if not candidate.meta.deleting and not _has_ended(view, candidate):
             plan += refuse(view, candidate, reason, problem[1])
     return plan
+
+
+def _has_ended(view: View, candidate: CandidateView) -> bool:
+    """It has been told its end, or will be; a log that is broken may lack the entry of it."""
+    log = fold(view.log)
+    told = candidate.status.state in TERMINAL_STATES
+    return is_over(log, candidate) or (told and (view.log.problem is not None or is_witnessed(log, candidate)))
 
 
 def _log_event(view: View, channel: ChannelView) -> tuple[Event, ...]:

@@ -9,27 +9,29 @@ from gatevalve.decide.conditions import with_condition
 from gatevalve.decide.log import LogState, fold, name_of, served_digest
 from gatevalve.decide.plan import ChannelStatusUpdate
 from gatevalve.decide.rollout import Standing
+from gatevalve.decide.tampering import Notice
 from gatevalve.decide.view import ChannelView, EntryView, View
 from gatevalve.gate.rounds import round_in_force
 
 Problem = tuple[ConditionReason, str]
 """What stops a channel, and what to do about it."""
 
-Row = tuple[ChannelCondition, bool, ConditionReason, str]
+Row = tuple[ChannelCondition, bool | None, ConditionReason, str]
 
+_GATE_PROBLEMS = (ConditionReason.POLICY_MISSING, ConditionReason.POLICY_UNAPPROVED)
 _LOG_PROBLEMS = (ConditionReason.LOG_INVALID, ConditionReason.UID_CHANGED)
 
 
 def channel_status(
-    view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None
+    view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None, seen: Notice
 ) -> tuple[ChannelStatusUpdate, ...]:
     """The status, when it differs from the one written. `now` is absent while something stops the channel."""
-    update: dict[str, object] = {"observed_generation": channel.meta.generation}
+    update: dict[str, object] = {"observed_generation": channel.meta.generation, "tampering": seen.tampering}
     if log is not None and log.live is not None:
         update |= _derived(view, log, log.live)
     if now is not None:
         update["pods"] = now.pods
-    update["conditions"] = _conditions(view, channel, now, problem)
+    update["conditions"] = _conditions(view, channel, now, problem, seen)
     status = channel.status.model_copy(update=update)
     return (ChannelStatusUpdate(channel.meta.name, channel.meta.uid, status),) if status != channel.status else ()
 
@@ -47,26 +49,32 @@ def _derived(view: View, log: LogState, live: EntryView) -> dict[str, object]:
     return fields
 
 
-def _conditions(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None) -> tuple[Condition, ...]:
+def _conditions(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None, seen: Notice) -> tuple[Condition, ...]:
     conditions = channel.status.conditions
-    for row in (*_checked(problem), *_serving(view, channel, now, problem)):
+    untampered: Row = (ChannelCondition.UNTAMPERED, *seen.untampered(view.now))
+    for row in (*_checked(problem, _external_problem(view)), *_serving(view, channel, now, problem), untampered):
         conditions = with_condition(conditions, *row, view.now, channel.meta.generation)
     return conditions
 
 
-def _checked(problem: Problem | None) -> tuple[Row, Row]:
-    gate = problem if problem is not None and problem[0] is ConditionReason.POLICY_MISSING else None
+def _checked(problem: Problem | None, external: Problem | None) -> tuple[Row, Row]:
+    gate = problem if problem is not None and problem[0] in _GATE_PROBLEMS else None
     log = problem if problem is not None and problem[0] in _LOG_PROBLEMS else None
+    unknown = external if log is None else None
     return (
         (ChannelCondition.GATE_READY, gate is None, *(gate or (ConditionReason.AS_EXPECTED, "the policy is in force"))),
-        (ChannelCondition.LOG_VALID, log is None, *(log or (ConditionReason.AS_EXPECTED, "gapless, signed, equal to its copy"))),
+        (
+            ChannelCondition.LOG_VALID,
+            None if unknown else log is None,
+            *(log or unknown or (ConditionReason.AS_EXPECTED, "gapless, signed, equal to its copy")),
+        ),
     )
 
 
 def _serving(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None) -> tuple[Row, ...]:
     if now is None:
         return ((ChannelCondition.READY, False, *problem),) if problem else ()
-    other = problem or _pin_problem(channel, view)
+    other = problem or _pin_problem(channel, view) or _external_problem(view)
     ready = now.serving and now.reason is ConditionReason.AS_EXPECTED and other is None
     return (
         (ChannelCondition.SERVING, now.serving, now.reason, now.message),
@@ -79,6 +87,14 @@ def _held(channel: ChannelView) -> str:
     spec = channel.spec
     pinned = f"; pinned to {spec.pin.entry} by {spec.pin.by}" if spec and spec.pin else ""
     return pinned + ("; paused" if spec and spec.paused else "")
+
+
+def _external_problem(view: View) -> Problem | None:
+    """Nothing follows an entry before its copy: a full, read-only or silent external log holds promotions back, but no rollback."""
+    if view.log.external_error is None:
+        return None
+    text = f"{view.log.external_error}; promotions wait, a rollback does not; make room on the log's volume or repair it"
+    return ConditionReason.EXTERNAL_LOG_UNAVAILABLE, text
 
 
 def _pin_problem(channel: ChannelView, view: View) -> Problem | None:

@@ -52,33 +52,23 @@ def preload_document(view: View, spec: AdapterChannelSpec, log: LogState) -> Cha
 
 
 def with_revision(content: ChannelDocument, pool: PoolView) -> ChannelDocument:
-    """The document under the revision that already names it, or under the next step of its sequence."""
-    sequence = content.revision[0]
-    steps = sorted(_steps_seen(sequence, pool), reverse=True)
-    for step in steps:
-        candidate = content.model_copy(update={"revision": (sequence, step)})
-        if _is_held(candidate, pool):
-            return candidate if step == steps[0] else content.model_copy(update={"revision": (sequence, steps[0] + 1)})
-    return content.model_copy(update={"revision": (sequence, steps[0] + 1 if steps else 0)})
+    """The document under the newest revision of its sequence, when it is what that names everywhere; otherwise under the next step."""
+    held = [revision for revision, _ in _held(pool) if revision[0] == content.revision[0]]
+    if not held:
+        return content.model_copy(update={"revision": (content.revision[0], 0)})
+    sequence, step = max(held)
+    document = content.model_copy(update={"revision": (sequence, step)})
+    named = {digest for revision, digest in _held(pool) if revision == (sequence, step)}
+    return document if named == {document.digest_of()} else content.model_copy(update={"revision": (sequence, step + 1)})
 
 
-def _steps_seen(sequence: int, pool: PoolView) -> set[int]:
-    return {revision[1] for revision in _revisions(pool) if len(revision) == 2 and revision[0] == sequence}
-
-
-def _revisions(pool: PoolView) -> Iterable[tuple[int, ...]]:
+def _held(pool: PoolView) -> Iterable[tuple[tuple[int, ...], str | None]]:
+    """Revision and digest of every document that the ConfigMap or a pod holds."""
     if pool.document is not None:
-        yield pool.document.document.revision
+        yield tuple(pool.document.document.revision), pool.document.document.digest_of()
     for pod in pool.pods:
-        if pod.report is not None:
-            yield pod.report.revision
-
-
-def _is_held(document: ChannelDocument, pool: PoolView) -> bool:
-    if pool.document is not None and pool.document.document == document:
-        return True
-    digest = document.digest_of()
-    return any(pod.report is not None and pod.report.document_digest == digest for pod in pool.pods)
+        if pod.report is not None and len(pod.report.revision) == 2:
+            yield tuple(pod.report.revision), pod.report.document_digest
 
 
 def _live(log: LogState) -> EntryView:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gatevalve.contracts.kinds import AdapterReleaseSpec
-from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, EventReason, Verdict
+from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason, EventReason, Verdict
 from gatevalve.decide import entries
 from gatevalve.decide.candidate_status import found_in, status_update
 from gatevalve.decide.case import Case
+from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.plan import AppendEntry, DeleteJob, Plan
 
 _EVENTS = {
@@ -21,7 +22,17 @@ def ended(case: Case, state: CandidateState, reason: ConditionReason, message: s
     statuses = status_update(case, state, found_in(accept) if accept else None, decided=(True, reason, message))
     if case.status.state is state:
         return Plan(statuses=statuses)
-    return Plan(statuses=statuses, events=(case.event(_EVENTS[state], message, warning=state is CandidateState.ERRORED),))
+    event = case.event(_EVENTS[state], message, warning=state is CandidateState.ERRORED)
+    # No watch tells us of our own writing, and the next in the queue has its turn.
+    return Plan(statuses=statuses, events=(event,), requeue_seconds=0)
+
+
+def last_told(case: Case) -> str:
+    """What a candidate was seen to wait for when its time ran out: a Pod that cannot start says why, and is gone with its Job."""
+    told = condition_of(case.status.conditions, CandidateCondition.DECIDED)
+    if told is None or told.reason != ConditionReason.IN_PROGRESS or not told.message:
+        return ""
+    return f"; last seen: {told.message}"
 
 
 def give_up(case: Case, state: CandidateState, reason: ConditionReason, entry_reason: EntryReason, message: str) -> Plan:

@@ -37,9 +37,11 @@ def open_entry(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: 
     )
 
 
-def policy_entry(view: View, log: LogState, policy: GatePolicySpec) -> AdapterReleaseSpec:
-    """Another policy is in force from here on."""
-    return _draft(view, log, Action.POLICY, EntryReason.POLICY_CHANGED, f"policy digest {policy.digest_of()}", policy=policy)
+def policy_entry(
+    view: View, log: LogState, policy: GatePolicySpec, reason: EntryReason, message: str, actor: str | None
+) -> AdapterReleaseSpec:
+    """Another policy is in force from here on, unless the reason says that it waits for a person; `actor` is the person who approved."""
+    return _draft(view, log, Action.POLICY, reason, message, policy=policy, actor=actor)
 
 
 def test_entry(view: View, log: LogState, candidate: CandidateView, gate: GateFacts, lineage: Lineage) -> AdapterReleaseSpec:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, Verdict
+from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, EntryReason, Verdict
 from gatevalve.decide.view import EntryView, LogView
+from gatevalve.gate.rounds import enforced
 
 
 def name_of(entry: AdapterReleaseSpec) -> str:
@@ -60,7 +61,7 @@ class LogState:
     @property
     def policy(self) -> GatePolicySpec | None:
         """The policy in force."""
-        return next((spec.policy for spec in reversed(self.specs) if spec.policy is not None), None)
+        return next((policy for spec in reversed(self.specs) if (policy := enforced(spec)) is not None), None)
 
     @property
     def policy_digest(self) -> str | None:
@@ -69,7 +70,19 @@ class LogState:
 
     def policy_named(self, digest: str) -> GatePolicySpec | None:
         """A policy that was in force, by digest."""
-        return next((spec.policy for spec in reversed(self.specs) if spec.policy and spec.policy.digest_of() == digest), None)
+        return next((policy for spec in reversed(self.specs) if (policy := enforced(spec)) and policy.digest_of() == digest), None)
+
+    @property
+    def unapproved(self) -> frozenset[str]:
+        """Digests of policies that were named while the one in force was, and that nobody approved."""
+        since = max((spec.sequence for spec in self.specs if enforced(spec) is not None), default=0)
+        later = (spec for spec in self.specs[since:] if spec.reason is EntryReason.POLICY_UNAPPROVED)
+        return frozenset(spec.policy.digest_of() for spec in later if spec.policy is not None)
+
+    def approvals(self, digest: str) -> tuple[AdapterReleaseSpec, ...]:
+        """The Policy entries by which persons put a policy in force."""
+        approved = (spec for spec in self.specs if spec.reason is EntryReason.POLICY_APPROVED and spec.policy is not None)
+        return tuple(spec for spec in approved if spec.policy and spec.policy.digest_of() == digest)
 
     def of_candidate(self, uid: str, *actions: Action) -> AdapterReleaseSpec | None:
         """The newest entry of one of the actions about a candidate."""
@@ -107,6 +120,12 @@ class LogState:
     def served_after(self, entry: AdapterReleaseSpec) -> bool:
         """Something else was made to serve after an entry was written: what was measured then is stale."""
         return self.live is not None and self.live.spec.sequence > entry.sequence
+
+    def policy_changed_after(self, entry: AdapterReleaseSpec) -> bool:
+        """Another policy than an entry's came into force after it was written, be it for a while only."""
+        digest = entry.gate.policy_digest if entry.gate else None
+        later = (enforced(spec) for spec in self.specs[entry.sequence + 1 :])
+        return any(policy is not None and policy.digest_of() != digest for policy in later)
 
     def serving_entry(self, name: str) -> EntryView | None:
         """A serving entry by name."""

@@ -55,14 +55,14 @@ def standing(view: View, spec: AdapterChannelSpec, log: LogState) -> Standing:
 
 def decide_rollout(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
     """The next step of the rollout: nothing when every reachable pod serves the live entry from the committed document."""
-    content = committed_document(view, spec, log)
-    if not _is_committed(view, content) and _needs_preload(now):
+    document = with_revision(committed_document(view, spec, log), view.pool)
+    committed = _is_committed(view, document)
+    if not committed and _needs_preload(now):
         return _preload(view, spec, log, now)
     if not _has_the_base(view, spec, now):
         return Plan(statuses=_release_status(view, now), requeue_seconds=POLL_SECONDS)
-    document = with_revision(content, view.pool)
     actions: list[CommitDocument | PushDocument | AnnotatePod] = []
-    if not _is_committed(view, content):
+    if not committed:
         actions.append(CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version))
     digest = document.digest_of()
     behind = [pod for pod in _reachable(view) if pod.report and pod.report.document_digest != digest]
@@ -91,7 +91,15 @@ def _preload(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing)
     waiting = [pod for pod in reachable if not _verified(pod, spec, now.live) and pod.name not in failed]
     chosen = waiting if verified else _first(waiting, document)
     pushes = tuple(PushDocument(pod.name, document) for pod in chosen if pod.report and pod.report.document_digest != document.digest_of())
-    return Plan(pushes, _release_status(view, now), (), POLL_SECONDS)
+    return Plan((*_restored(view, spec, document), *pushes), _release_status(view, now), (), POLL_SECONDS)
+
+
+def _restored(view: View, spec: AdapterChannelSpec, document: ChannelDocument) -> tuple[CommitDocument, ...]:
+    """Until the flip the ConfigMap leads to what served before: where it no longer does, a pod that starts would serve nothing."""
+    signed = view.pool.document
+    if signed is not None and signed.document.routes == document.routes:
+        return ()
+    return (CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version),)
 
 
 def _first(waiting: list[PodView], document: ChannelDocument) -> list[PodView]:
@@ -118,11 +126,9 @@ def _has_the_base(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:
     return not opening or any(_verified(pod, spec, now.live) for pod in _reachable(view))
 
 
-def _is_committed(view: View, content: ChannelDocument) -> bool:
-    if view.pool.document is None:
-        return False
-    held = view.pool.document.document
-    return held == content.model_copy(update={"revision": held.revision}) and held.revision[0] == content.revision[0]
+def _is_committed(view: View, document: ChannelDocument) -> bool:
+    """The ConfigMap holds this document, and not an older revision of it that somebody put back."""
+    return view.pool.document is not None and view.pool.document.document == document
 
 
 def _live(log: LogState) -> EntryView:

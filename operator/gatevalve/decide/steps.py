@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gatevalve.build.jobs import ENGINE_URL, evaluate_job, fetch_job, snapshot_job, train_job
+from gatevalve.build.jobs import ARMS_URL, ENGINE_URL, evaluate_job, fetch_job, snapshot_job, train_job
 from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
 from gatevalve.contracts.kinds import (
     AdapterReleaseSpec,
@@ -18,11 +18,12 @@ from gatevalve.contracts.kinds import (
 )
 from gatevalve.contracts.names import adapter_name, evidence_dir
 from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, EventReason, Step, Verdict
+from gatevalve.contracts.recipes import effective_parameters
 from gatevalve.decide import entries
 from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState
-from gatevalve.decide.candidate_status import Found, status_update
+from gatevalve.decide.candidate_status import Found, made_by, status_update
 from gatevalve.decide.case import Case
-from gatevalve.decide.ends import ended
+from gatevalve.decide.ends import ended, last_told
 from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, Plan
@@ -31,6 +32,7 @@ from gatevalve.gate.rounds import next_test
 SEGMENT_WAITS = 4
 CLOSE_SLACK_SECONDS = 10
 EVIDENCE_POLL_SECONDS = 1.0
+POD_POLL_SECONDS = 10.0
 
 
 def next_step(case: Case) -> Plan:
@@ -77,7 +79,7 @@ def _train(case: Case, train: Train, snapshot: SnapshotStatus) -> Plan:
             base=case.channel.base,
             adapter=case.channel.adapter,
             recipe=recipe,
-            parameters={**case.channel.training.parameters, **train.parameters},
+            parameters=effective_parameters(recipe, case.channel.training.parameters, train.parameters),
             seed=train.seed,
             snapshot_digest=snapshot.digest,
             parent_digest=case.facts.incumbent_digest,
@@ -108,6 +110,11 @@ def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatu
         return Plan()
     if case.recipe is not None and done.job.parent_digest != (incumbent or ""):
         return ended(case, CandidateState.ABORTED, ConditionReason.STALE, "it was trained from another incumbent; apply a new candidate")
+    if lineage.adapter_digest in case.log.quarantine:
+        text = (
+            f"adapter {lineage.adapter_digest} was rejected or rolled back before and gets no second test; apply a candidate with another"
+        )
+        return ended(case, CandidateState.ERRORED, ConditionReason.QUARANTINED, text)
     number, test = next_test(case.log.specs, policy, policy.digest_of(), incumbent)
     gate = GateFacts(policy_digest=policy.digest_of(), round=number, test=test, incumbent_digest=incumbent)
     entry = entries.test_entry(case.view, case.log, case.candidate, gate, lineage)
@@ -131,7 +138,7 @@ def _evaluate(case: Case, test: AdapterReleaseSpec) -> Plan:
             return _no_evidence(case, test, "the attempt that made the adapter is gone; apply a new candidate")
         return _started(case, CandidateState.EVALUATING, manifest, state, found)
     if isinstance(state, Ended):
-        return _no_evidence(case, test, state.message)
+        return _no_evidence(case, test, _said(case, state))
     if isinstance(state, Done):
         return _no_evidence(case, test, "the evaluation ended without naming its evidence; see its log")
     return _not_done(case, CandidateState.EVALUATING, state, found)
@@ -140,16 +147,17 @@ def _evaluate(case: Case, test: AdapterReleaseSpec) -> Plan:
 def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str, Any] | None:
     gate, adapter = test.gate, test.lineage.adapter_digest if test.lineage else None
     policy = case.log.policy_named(gate.policy_digest) if gate else None
-    made_by = _made_by(case)
-    if gate is None or adapter is None or policy is None or made_by is None or test.digest is None:
+    made_in = made_by(case)
+    if gate is None or adapter is None or policy is None or made_in is None or test.digest is None:
         return None
     common, base = _common(case, Step.EVALUATE, attempt), case.channel.base
     publish = PublishInput(
         **common,
+        arms=ARMS_URL,
         base=base,
         adapter=case.channel.adapter,
         adapter_digest=adapter,
-        produced_by=made_by,
+        produced_by=made_in,
         incumbent_digest=gate.incumbent_digest,
         anchor_digest=gate.anchor_digest,
     )
@@ -181,14 +189,6 @@ def _arm(arm: str, digest: str | None, base: str) -> str:
     return adapter_name(arm, digest) if digest is not None else base
 
 
-def _made_by(case: Case) -> str | None:
-    step = Step.FETCH if case.spec.artifact else Step.TRAIN
-    state = case.attempts(step)
-    if isinstance(state, Done):
-        return f"{step}-{state.job.attempt}"
-    return case.status.adapter.attempt if case.status.adapter else None
-
-
 def _judge(case: Case, test: AdapterReleaseSpec, done: Done) -> Plan:
     result, evidence = done.termination.evidence, case.view.evidence
     if result is None or evidence is None or evidence.test_entry != name_of(test):
@@ -215,7 +215,8 @@ def _no_evidence(case: Case, test: AdapterReleaseSpec, message: str) -> Plan:
 def _not_done(case: Case, state: CandidateState, step: StepState, found: Found | None = None) -> Plan:
     if isinstance(step, Running):
         waiting = f": {step.job.waiting}" if step.job.waiting else ""
-        return Plan(statuses=status_update(case, state, found, running=f"Job {step.job.name}{waiting}"), requeue_seconds=case.seconds_left)
+        statuses = status_update(case, state, found, running=f"Job {step.job.name}{waiting}")
+        return Plan(statuses=statuses, requeue_seconds=_next_look(case))
     if isinstance(step, Pause):
         return Plan(statuses=status_update(case, state, found), requeue_seconds=step.seconds)
     if isinstance(step, Ended):
@@ -225,17 +226,26 @@ def _not_done(case: Case, state: CandidateState, step: StepState, found: Found |
 
 def _ended(case: Case, step: Ended) -> Plan:
     if not step.diverged:
-        return ended(case, step.state, step.reason, step.message)
+        return ended(case, step.state, step.reason, _said(case, step))
     entry = entries.diverged_entry(case.view, case.log, case.candidate, step.message)
     event = case.event(EventReason.REJECTED, f"{EntryReason.TRAINING_DIVERGED}: {step.message}")
     return Plan((AppendEntry(entry),), events=(event,), requeue_seconds=0)
+
+
+def _said(case: Case, step: Ended) -> str:
+    return step.message + (last_told(case) if step.reason is ConditionReason.DEADLINE_EXCEEDED else "")
 
 
 def _started(case: Case, state: CandidateState, manifest: dict[str, Any], start: Start, found: Found | None = None) -> Plan:
     name = manifest["metadata"]["name"]
     statuses = status_update(case, state, found, running=f"Job {name}")
     failed = (case.event(EventReason.STEP_FAILED, f"{start.after}; trying again", warning=True),) if start.after else ()
-    return Plan((CreateJob(manifest),), statuses, (*failed, case.event(EventReason.STEP_STARTED, f"Job {name}")), case.seconds_left)
+    return Plan((CreateJob(manifest),), statuses, (*failed, case.event(EventReason.STEP_STARTED, f"Job {name}")), _next_look(case))
+
+
+def _next_look(case: Case) -> float:
+    """No watch tells why the Pod of a Job does not start."""
+    return min(case.seconds_left, POD_POLL_SECONDS)
 
 
 def _common(case: Case, step: Step, attempt: int) -> dict[str, Any]:

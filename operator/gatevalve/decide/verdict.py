@@ -25,8 +25,8 @@ def after_verdict(case: Case, pinned: bool) -> Plan:
 
 
 def _accepted(case: Case, accept: AdapterReleaseSpec, pinned: bool) -> Plan:
-    if case.log.served_after(accept):
-        return ended(case, CandidateState.ABORTED, ConditionReason.STALE, "the incumbent changed after it was accepted", accept)
+    if (change := case.overtaken_since(accept)) is not None:
+        return ended(case, CandidateState.ABORTED, ConditionReason.STALE, f"{change} after it was accepted", accept)
     if pinned:
         return _hold(case, accept, ConditionReason.CHANNEL_PINNED, "accepted; the channel is pinned and promotes nothing")
     if case.channel.approval == "Automatic":

@@ -77,8 +77,8 @@ class EntryView:
 class LogView:
     """The channel's log in order; `problem` is set when it is broken or differs from its external copy.
 
-    With a problem, `entries` is the sound start. `external_error` is set when the external log does not answer: `exported` is then what was
-    known before.
+    With a problem, `entries` is the sound start. `external_error` says that the external log cannot be read, and then `exported` is
+    what was known before, or cannot be written.
     """
 
     entries: tuple[EntryView, ...] = ()
@@ -153,13 +153,17 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceView:
-    """Evidence of one test as read from the sealed area; `problem` is set when it is missing or does not match its digest."""
+    """Evidence of one test as read from the sealed area.
+
+    `problem` says why it cannot be judged; `forged` is set when it is not what the evaluation Job named.
+    """
 
     test_entry: str
     digest: str | None = None
     report: EvidenceReport | None = None
     rows: tuple[PairRow, ...] = ()
     problem: str | None = None
+    forged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from gatevalve.io.ports import PodAddress, ServingPods
 
 log = logging.getLogger(__name__)
 
+FIRST_SECONDS = 0.5
 RETRY_SECONDS = 0.3
 LONGEST_RETRY_SECONDS = 5.0
 
@@ -46,6 +47,19 @@ class AliasAnswers:
             return answer[1]
         self._ask(key, question, alias, address)
         return None
+
+    async def heard(self, channel: str, alias: str, address: PodAddress, report: PodReport) -> str | None:
+        """As `known`, but with a moment's patience for a pod that was never asked.
+
+        An operator that has just started knows no answer, and that must not show as a change of what serves.
+        """
+        key = (channel, report.pod_uid)
+        is_new = key not in self._answers and key not in self._asking
+        answer = self.known(channel, alias, address, report)
+        if answer is not None or not is_new or key not in self._asking:
+            return answer
+        await asyncio.wait({self._asking[key][1]}, timeout=FIRST_SECONDS)
+        return self.known(channel, alias, address, report)
 
     def keep_only(self, channel: str, pod_uids: frozenset[str]) -> None:
         """Forget pods that are gone."""

@@ -12,8 +12,8 @@ from gatevalve.contracts.names import API_VERSION, LABEL_CHANNEL, entry_name
 from gatevalve.decide.view import LogView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.chain import copy_of
-from gatevalve.engine.release_log import ReleaseLogs
-from gatevalve.io.ports import ADAPTER_RELEASES, Cluster, KubeObject, LogStore
+from gatevalve.engine.release_log import ExternalLog, ReleaseLogs
+from gatevalve.io.ports import ADAPTER_RELEASES, Cluster, KubeObject
 from gatevalve.io.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Appender:
     cache: ObjectCache
     logs: ReleaseLogs
     signer: Signer
-    store: LogStore
+    external: ExternalLog
 
     async def append(self, view: View, draft: AdapterReleaseSpec) -> AdapterReleaseSpec:
         """Create the entry behind the view's log, which was proven fresh.
@@ -54,7 +54,7 @@ class Appender:
         thing = self.cache.get(ADAPTER_RELEASES, name)
         if thing is None:
             raise ConflictError(f"{name} is gone")
-        await self.store.publish(thing["spec"]["channel"]["uid"], sequence, copy_of(thing["spec"]))
+        await self.external.publish(thing["spec"]["channel"]["uid"], sequence, copy_of(thing["spec"]))
 
     async def _create(self, view: View, entry: AdapterReleaseSpec) -> KubeObject:
         name = entry_name(view.name, entry.sequence)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 
-from gatevalve.contracts.names import LABEL_CHANNEL, LABEL_POOL
+from gatevalve.contracts.names import KEYS_CONFIGMAP, LABEL_CHANNEL, LABEL_POOL, pool_configmap
 from gatevalve.io.ports import (
     ADAPTER_CANDIDATES,
     ADAPTER_CHANNELS,
     ADAPTER_RELEASES,
+    CONFIGMAPS,
     GATE_POLICIES,
     JOBS,
     PODS,
@@ -25,8 +26,12 @@ WATCHED: Mapping[Resource, str] = {
     GATE_POLICIES: "",
     JOBS: LABEL_CHANNEL,
     PODS: LABEL_POOL,
+    CONFIGMAPS: "",
 }
-"""Watched resources and the label that selects them; Pods of Jobs are read when their Job is."""
+"""Watched resources and the label that selects them; Pods of Jobs are read when their Job is.
+
+ConfigMaps are told apart by name: whoever edits a document can remove its labels as well. What they hold is read when a channel is.
+"""
 
 GRAVES = 10_000
 """Deleted uids that are remembered, so that a list or an event older than the deletion does not bring an object back."""
@@ -49,17 +54,21 @@ class ObjectCache:
         return tuple(value for _, value in sorted(self._objects[resource].items()))
 
     def put(self, resource: Resource, new: KubeObject) -> bool:
-        """Take a version in; False when it is not newer than what is known."""
+        """Take a version in; False when it is not newer than what is known, or a ConfigMap of somebody else."""
         name, uid = new["metadata"]["name"], new["metadata"]["uid"]
+        if resource is CONFIGMAPS and not _is_ours(name):
+            return False
         old = self._objects[resource].get(name)
         if uid in self._graves or (old is not None and old["metadata"]["uid"] == uid and _version(new) <= _version(old)):
             return False
-        self._objects[resource][name] = _trimmed(new)
+        self._objects[resource][name] = _trimmed(resource, new)
         return True
 
     def drop(self, resource: Resource, gone: KubeObject) -> None:
         """Forget a deleted object; an object of the same name with another uid stays."""
         name, uid = gone["metadata"]["name"], gone["metadata"]["uid"]
+        if resource is CONFIGMAPS and not _is_ours(name):
+            return
         self._graves[uid] = None
         while len(self._graves) > GRAVES:
             self._graves.popitem(last=False)
@@ -90,6 +99,9 @@ class ObjectCache:
             return self._channels(lambda channel: in_spec(channel, "gatePolicy") == thing["metadata"]["name"])
         if resource is PODS:
             return self._channels(lambda channel: _pool(channel) == labels.get(LABEL_POOL))
+        if resource is CONFIGMAPS:
+            name = thing["metadata"]["name"]
+            return self._channels(lambda channel: name in (KEYS_CONFIGMAP, pool_configmap(str(_pool(channel)))))
         return _strings([labels.get(LABEL_CHANNEL)])
 
     def channel_names(self) -> frozenset[str]:
@@ -126,7 +138,11 @@ def _version(thing: KubeObject) -> int:
     return int(thing["metadata"]["resourceVersion"])
 
 
-def _trimmed(thing: KubeObject) -> KubeObject:
-    """Without managedFields, which nothing reads and which are half of an object."""
+def _is_ours(configmap: str) -> bool:
+    return configmap == KEYS_CONFIGMAP or configmap.startswith(pool_configmap(""))
+
+
+def _trimmed(resource: Resource, thing: KubeObject) -> KubeObject:
+    """Without managedFields, which nothing reads and which are half of an object; of a ConfigMap the head is enough."""
     metadata = {key: value for key, value in thing["metadata"].items() if key != "managedFields"}
-    return {**thing, "metadata": metadata}
+    return {**thing, "metadata": metadata} if resource is not CONFIGMAPS else {"metadata": metadata}

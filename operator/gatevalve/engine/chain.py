@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gatevalve.contracts.canonical import Digest, canonical_json, sha256
@@ -36,8 +36,8 @@ class Chain:
         return frozenset(link.spec.channel.uid for link in self.links)
 
 
-ExternalCopies = Mapping[tuple[str, int], Digest]
-"""Digest of the external copy's bytes, by (channel uid, sequence)."""
+ExternalCopies = Mapping[tuple[str, int], Digest | None]
+"""Digest of the external copy's bytes, by (channel uid, sequence); None where what lies there can be no entry's copy."""
 
 
 def belongs_to(channel: str, name: str) -> bool:
@@ -69,31 +69,34 @@ def read_status(thing: KubeObject) -> AdapterReleaseStatus:
 def verify_chain(channel: str, things: Iterable[KubeObject], read: Callable[[KubeObject], Link]) -> Chain:
     """The channel's entries in order, up to the first that is missing, broken, foreign or not chained."""
     links: list[Link] = []
-    for thing in sorted(things, key=lambda thing: entry_sequence(thing["metadata"]["name"])):
-        name, wanted = thing["metadata"]["name"], entry_name(channel, len(links))
-        if name != wanted:
-            return Chain(tuple(links), f"{wanted} is missing, but {name} exists")
-        try:
-            link = read(thing)
-        except (ContractError, IntegrityError) as error:
-            return Chain(tuple(links), f"{name}: {error}")
-        problem = _breaks(channel, links, link.spec)
-        if problem is not None:
-            return Chain(tuple(links), f"{name}: {problem}")
-        links.append(link)
+    for found in _walk(channel, things, read):
+        if isinstance(found, str):
+            return Chain(tuple(links), found)
+        links.append(found)
     return Chain(tuple(links))
+
+
+def every_problem(channel: str, things: Iterable[KubeObject], read: Callable[[KubeObject], Link]) -> tuple[str, ...]:
+    """All that breaks a log, where `verify_chain` stops at the first."""
+    return tuple(found for found in _walk(channel, things, read) if isinstance(found, str))
 
 
 def compare(chain: Chain, copies: ExternalCopies) -> str | None:
     """What the external log holds beyond the API's log, or different from it; entries that it lacks are merely not exported."""
-    for (uid, sequence), digest in sorted(copies.items()):
-        where = log_file(uid, sequence)
-        if sequence >= len(chain.links):
-            return f"the external log holds {where}, which is beyond the API server's log of {len(chain.links)} entries"
-        link = chain.links[sequence]
-        if (link.spec.channel.uid, link.copy_digest) != (uid, digest):
-            return f"the external log's {where} differs from the API server's entry"
-    return None
+    held = {(link.spec.channel.uid, link.spec.sequence): link.copy_digest for link in chain.links}
+    return next(iter(differences(held, copies)), None)
+
+
+def differences(held: Mapping[tuple[str, int], Digest], copies: ExternalCopies) -> tuple[str, ...]:
+    """All that the external log holds beyond what the API server holds, given as digests of the same bytes, or different from it."""
+    length = max((sequence for _, sequence in held), default=-1) + 1
+    return tuple(
+        f"the external log holds {log_file(*key)}, which is beyond the API server's log of {length} entries"
+        if key[1] >= length
+        else f"the external log's {log_file(*key)} differs from the API server's entry"
+        for key, digest in sorted(copies.items(), key=lambda item: item[0])
+        if digest is None or held.get(key) != digest
+    )
 
 
 def exported(link: Link, copies: ExternalCopies) -> bool:
@@ -101,12 +104,39 @@ def exported(link: Link, copies: ExternalCopies) -> bool:
     return copies.get((link.spec.channel.uid, link.spec.sequence)) == link.copy_digest
 
 
-def _breaks(channel: str, before: list[Link], spec: AdapterReleaseSpec) -> str | None:
-    if (spec.channel.name, spec.sequence) != (channel, len(before)):
+def _walk(channel: str, things: Iterable[KubeObject], read: Callable[[KubeObject], Link]) -> Iterator[Link | str]:
+    """The entries in order, each as a link or as what is wrong with it; one that is missing is told before its follower."""
+    wanted, before = 0, None
+    for thing in sorted(things, key=lambda thing: entry_sequence(thing["metadata"]["name"])):
+        sequence = entry_sequence(thing["metadata"]["name"])
+        if sequence != wanted:
+            yield f"{entry_name(channel, wanted)} is missing, but {entry_name(channel, sequence)} exists"
+            before = None
+        found = _next(channel, sequence, before, thing, read)
+        yield found
+        wanted, before = sequence + 1, found.spec if isinstance(found, Link) else None
+
+
+def _next(
+    channel: str, sequence: int, before: AdapterReleaseSpec | None, thing: KubeObject, read: Callable[[KubeObject], Link]
+) -> Link | str:
+    try:
+        link = read(thing)
+    except (ContractError, IntegrityError) as error:
+        return f"{entry_name(channel, sequence)}: {error}"
+    problem = _breaks(channel, sequence, before, link.spec)
+    return link if problem is None else f"{entry_name(channel, sequence)}: {problem}"
+
+
+def _breaks(channel: str, sequence: int, before: AdapterReleaseSpec | None, spec: AdapterReleaseSpec) -> str | None:
+    """`before` is None for the first entry, and behind one that is missing or broken: then nothing is known of what it should follow."""
+    if (spec.channel.name, spec.sequence) != (channel, sequence):
         return f"it was written as {spec.channel.name} {spec.sequence}"
-    if spec.previous_digest != (before[-1].spec.digest if before else None):
+    if sequence > 0 and before is None:
+        return None
+    if spec.previous_digest != (before.digest if before else None):
         return f"it follows {spec.previous_digest}, which is not the entry before it"
-    return _breaks_identity(before[-1].spec if before else None, spec)
+    return _breaks_identity(before, spec)
 
 
 def _breaks_identity(before: AdapterReleaseSpec | None, spec: AdapterReleaseSpec) -> str | None:

@@ -15,6 +15,7 @@ from gatevalve.decide.plan import Plan
 from gatevalve.decide.view import Settings, View
 from gatevalve.engine.answers import AliasAnswers
 from gatevalve.engine.append import Appender
+from gatevalve.engine.audit import Auditor, Findings, LogAudit
 from gatevalve.engine.cache import WATCHED, ObjectCache
 from gatevalve.engine.events import EventRecorder
 from gatevalve.engine.execute import Executor
@@ -27,7 +28,7 @@ from gatevalve.engine.statuses import StatusWriter
 from gatevalve.engine.timings import RolloutTimes
 from gatevalve.engine.watch_pods import PodWatchers
 from gatevalve.io.clock import Clock
-from gatevalve.io.ports import Cluster, EvidenceStore, KubeObject, LogStore, Resource, ServingPods
+from gatevalve.io.ports import ADAPTER_CHANNELS, Cluster, EvidenceStore, KubeObject, LogStore, Resource, ServingPods
 from gatevalve.io.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,9 @@ class Engine:
         self._external = ExternalLog(ports.log_store)
         self._answers = AliasAnswers(ports.serving, clock, self._answered)
         self._watchers = PodWatchers(ports.serving, clock, self.queue.add)
-        logs = ReleaseLogs(ports.cluster, self.cache, self._external, key)
+        self._logs = logs = ReleaseLogs(ports.cluster, self.cache, self._external, key)
+        audit = LogAudit(ports.cluster, ports.log_store, ports.evidence, key, settings.operator_version)
+        self._auditor = Auditor(audit, clock, self._to_audit, self._audited)
         pools = PoolReader(PoolReaderPorts(ports.cluster, ports.serving, self.cache, self._answers, self._times, key, clock))
         self._gatherer = Gatherer(settings, clock, ports.cluster, self.cache, logs, pools, ports.evidence)
         self._executor = Executor(
@@ -73,7 +76,7 @@ class Engine:
             cache=self.cache,
             clock=clock,
             signer=ports.signer,
-            appender=Appender(ports.cluster, self.cache, logs, ports.signer, ports.log_store),
+            appender=Appender(ports.cluster, self.cache, logs, ports.signer, self._external),
             statuses=StatusWriter(ports.cluster, self.cache, self.metrics.written),
             events=EventRecorder(ports.cluster, clock, settings.namespace),
             times=self._times,
@@ -118,6 +121,7 @@ class Engine:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.queue.run())
                 group.create_task(self._resync_now_and_then())
+                group.create_task(self._auditor.run())
         finally:
             await self._watchers.close()
             await self._answers.close()
@@ -158,6 +162,16 @@ class Engine:
             except ClusterError as error:
                 log.error("resync failed, trying again in %.0f s: %s", RESYNC_RETRY_SECONDS, error)
                 pause = RESYNC_RETRY_SECONDS
+
+    def _to_audit(self) -> dict[str, str]:
+        return {thing["metadata"]["name"]: thing["metadata"]["uid"] for thing in self.cache.all(ADAPTER_CHANNELS)}
+
+    def _audited(self, channel: str, found: Findings) -> None:
+        """What could not be read leaves the last verdict on the log as it is, unless something else is wrong."""
+        if found.clean:
+            self.metrics.verified(channel, self._ports.clock.now())
+        if (found.clean or found.problems) and self._logs.audited(channel, found.told):
+            self.queue.add(channel)
 
     def _answered(self, channel: str, entry: str, pod_uid: str) -> None:
         self._times.answered(channel, entry, pod_uid, self._ports.clock.monotonic())

@@ -8,11 +8,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gatevalve.contracts.errors import AlreadyExistsError, ConflictError, GatevalveError, NotFoundError, ServingError, StoreError
+from gatevalve.contracts.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ConflictError,
+    GatevalveError,
+    NotFoundError,
+    ServingError,
+    StoreError,
+)
 from gatevalve.contracts.kinds import AdapterReleaseSpec
-from gatevalve.contracts.names import GROUP, LABEL_POOL, entry_name, pool_configmap
+from gatevalve.contracts.names import CERTIFICATE_FILE, FIELD_MANAGER, GROUP, KEYS_CONFIGMAP, LABEL_POOL, entry_name, pool_configmap
 from gatevalve.contracts.serving import AdapterRole, ChannelDocument
-from gatevalve.decide.plan import Action, AnnotatePod, AppendEntry, CommitDocument, CopyEntry, CreateJob, DeleteJob, Plan, PushDocument
+from gatevalve.decide.plan import (
+    Action,
+    AnnotatePod,
+    AppendEntry,
+    CommitDocument,
+    CopyEntry,
+    CreateJob,
+    DeleteJob,
+    Plan,
+    PushDocument,
+    RestoreKeys,
+)
 from gatevalve.decide.refused import told_after_failure
 from gatevalve.decide.view import View
 from gatevalve.engine.append import Appender
@@ -99,6 +118,8 @@ class Executor:
                 await self._push(action, view)
             case CommitDocument():
                 await self._commit(action)
+            case RestoreKeys():
+                await self._restore_keys()
             case AnnotatePod():
                 await self._annotate(action)
         log.info("%s: %s", view.name, told(action))
@@ -151,14 +172,23 @@ class Executor:
         """The write that decides what a pool serves. Without a version the ConfigMap must not exist, with one it must still have it."""
         signed = self.signer.sign_document(action.document)
         name, data = pool_configmap(action.pool), {action.channel: signed.canonical().decode()}
-        self.times.committed(action.channel, _entry(action.document), self.clock.monotonic())
+        if action.document.routes[0].entry == _entry(action.document):
+            self.times.committed(action.channel, _entry(action.document), self.clock.monotonic())
         labels = {LABEL_POOL: action.pool}
         if action.resource_version is None:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data}
             await self.cluster.create(CONFIGMAPS, body)
             return
-        metadata = {"name": name, "resourceVersion": action.resource_version}
+        metadata = {"name": name, "resourceVersion": action.resource_version, "labels": labels}
         await self.cluster.apply(CONFIGMAPS, {"metadata": metadata, "data": data}, f"gatevalve-{action.channel}")
+
+    async def _restore_keys(self) -> None:
+        """Pods that run hold their key in memory, so a failure is no reason to stop what else there is to do; the next look tries again."""
+        data = {CERTIFICATE_FILE: self.signer.verify_key.certificate.decode()}
+        try:
+            await self.cluster.apply(CONFIGMAPS, {"metadata": {"name": KEYS_CONFIGMAP}, "data": data}, FIELD_MANAGER)
+        except ClusterError as error:
+            log.error("ConfigMap %s cannot be restored: %s", KEYS_CONFIGMAP, error)
 
     async def _annotate(self, action: AnnotatePod) -> None:
         patch = {"metadata": {"annotations": {f"{GROUP}/{action.channel}": action.entry}}}
@@ -192,6 +222,8 @@ def told(action: Action) -> str:
             return f"revision {document.revision} offered to {pod}"
         case CommitDocument(pool=pool, document=document):
             return f"revision {document.revision} committed on pool {pool}"
+        case RestoreKeys():
+            return f"ConfigMap {KEYS_CONFIGMAP} shall hold our certificate"
         case AnnotatePod(pod=pod, entry=name):
             return f"{pod} serves {name}"
 

@@ -144,7 +144,7 @@ class Gatherer:
     async def _read_evidence(self, entry: str, uid: str, jobs: list[JobView]) -> EvidenceView | None:
         named = {(told.evidence_digest, told.pairs_digest) for job in jobs if job.termination and (told := job.termination.evidence)}
         if len(named) > 1:
-            return EvidenceView(entry, problem=f"the evaluation Jobs named {len(named)} different results")
+            return EvidenceView(entry, problem=f"the evaluation Jobs named {len(named)} different results", forged=True)
         return await self._verified_evidence(entry, uid, *named.pop()) if named else None
 
     async def _verified_evidence(self, entry: str, uid: str, report: str, pairs: str) -> EvidenceView | None:
@@ -155,7 +155,7 @@ class Gatherer:
         try:
             found = await self.evidence.read(uid, entry, report, pairs)
         except (IntegrityError, ContractError) as error:
-            return EvidenceView(entry, report, problem=str(error))
+            return EvidenceView(entry, report, problem=str(error), forged=isinstance(error, IntegrityError))
         except StoreError as error:
             log.warning("%s: its evidence cannot be read yet: %s", entry, error)
             return None

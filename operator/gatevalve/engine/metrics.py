@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gatevalve.contracts import metrics as contracts
-from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterReleaseSpec, AdapterReleaseStatus
-from gatevalve.contracts.metrics import FIRST_ENDS, PREFIX, RATIO_WINDOW, Metric
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec, AdapterReleaseStatus, Tampering
+from gatevalve.contracts.metrics import FIRST_ENDS, PREFIX, RATIO_WINDOW, TAMPERING_REASONS, Metric
 from gatevalve.contracts.names import entry_name
-from gatevalve.contracts.reasons import SERVING_ACTIONS, TERMINAL_STATES, Action, CandidateCondition
+from gatevalve.contracts.reasons import SERVING_ACTIONS, TERMINAL_STATES, Action, CandidateCondition, ChannelCondition, ConditionReason
+from gatevalve.decide.conditions import condition_of, instant
 from gatevalve.decide.plan import CandidateStatusUpdate, ChannelStatusUpdate, Plan, ReleaseStatusUpdate, StatusUpdate
-from gatevalve.decide.view import LogView, View
+from gatevalve.decide.tampering import MEMORY
+from gatevalve.decide.view import LogView, PoolView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.statuses import AnyStatus
 from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_RELEASES
@@ -54,18 +58,25 @@ class Metrics:
             self._ended(update, before)
         if isinstance(update, ReleaseStatusUpdate) and isinstance(before, AdapterReleaseStatus):
             self._rolled_out(update, before)
+        if isinstance(update, ChannelStatusUpdate) and isinstance(before, AdapterChannelStatus):
+            self._tampered(update, before)
+
+    def verified(self, channel: str, when: datetime) -> None:
+        """The whole log was verified anew."""
+        self.gauge(contracts.LOG_VERIFIED, channel).set(when.timestamp())
 
     def observed(self, view: View, plan: Plan) -> None:
         """A reconcile was carried out."""
         if view.channel is None:
+            self._forget(view.name)
             return
         self._first(view.name)
         self._log(view.name, view.log)
         live = _live_entry(view.log)
-        answering = [pod for pod in view.pool.pods if pod.answering_entry is not None and pod.answering_entry == live]
-        self.gauge(contracts.PODS_DIVERGED, view.name).set(len(view.pool.pods) - len(answering))
+        self._pool(view.name, view.pool, live)
         self._show_live(view.name, live)
         status = next((update.status for update in plan.statuses if isinstance(update, ChannelStatusUpdate)), view.channel.status)
+        self.gauge(contracts.POLICY_UNAPPROVED, view.name).set(policy_is_unapproved(status))
         if status.round is not None:
             self.gauge(contracts.TESTS_REMAINING, view.name).set(status.round.max_tests - status.round.tests)
 
@@ -76,6 +87,12 @@ class Metrics:
         ratio = rejection_ratio(log)
         if ratio is not None:
             self.gauge(contracts.REJECTION_RATIO, channel).set(ratio)
+
+    def _pool(self, channel: str, pool: PoolView, live: str | None) -> None:
+        answering = [pod for pod in pool.pods if pod.answering_entry is not None and pod.answering_entry == live]
+        self.gauge(contracts.PODS_DIVERGED, channel).set(len(pool.pods) - len(answering))
+        foreign = {name for pod in pool.pods if pod.report is not None for name in pod.report.foreign_adapters}
+        self.gauge(contracts.UNAUTHORIZED_ADAPTERS, channel).set(len(foreign))
 
     def _show_live(self, channel: str, live: str | None) -> None:
         old = self._live.pop(channel, None)
@@ -93,7 +110,17 @@ class Metrics:
             self.counter(contracts.RELEASES_TOTAL, channel, action)
         for verdict, reason in FIRST_ENDS:
             self.counter(contracts.CANDIDATES_TOTAL, channel, verdict, reason)
+        for tampering in TAMPERING_REASONS:
+            self.counter(contracts.TAMPERING_TOTAL, channel, tampering)
         self.counter(contracts.RECONCILE_ERRORS_TOTAL, channel)
+
+    def _forget(self, channel: str) -> None:
+        """Without its channel nothing of it is true any more: a gauge that stayed would alert for ever."""
+        self._show_live(channel, None)
+        for metric in contracts.METRICS:
+            if metric.labels == ("channel",) and metric.kind == "gauge":
+                self._gauges[metric.name].remove(channel)
+        self._counters[contracts.RECONCILE_ERRORS_TOTAL.name].remove(channel)
 
     def _ended(self, update: CandidateStatusUpdate, before: AdapterCandidateStatus) -> None:
         candidate = self._cache.get(ADAPTER_CANDIDATES, update.name)
@@ -102,6 +129,11 @@ class Metrics:
         decision = update.status.decision
         verdict, reason = (decision.verdict, decision.reason) if decision else (str(update.status.state), _decided_reason(update.status))
         self.counter(contracts.CANDIDATES_TOTAL, candidate["spec"]["channel"], verdict, reason).inc()
+
+    def _tampered(self, update: ChannelStatusUpdate, before: AdapterChannelStatus) -> None:
+        tampering = update.status.tampering
+        if tampering is not None and is_new(tampering, before.tampering):
+            self.counter(contracts.TAMPERING_TOTAL, update.name, tampering.reason).inc()
 
     def _rolled_out(self, update: ReleaseStatusUpdate, before: AdapterReleaseStatus) -> None:
         timings, release = update.status.timings, self._cache.get(ADAPTER_RELEASES, update.name)
@@ -113,6 +145,19 @@ class Metrics:
             self.histogram(flip, channel).observe(timings.flip_ms / 1000)
         if timings.preload_ms is not None:
             self.histogram(contracts.PRELOAD_SECONDS, channel).observe(timings.preload_ms / 1000)
+
+
+def is_new(tampering: Tampering, told: Tampering | None) -> bool:
+    """Whether something else is told, or the same again after it was forgotten; what lasts is only noted as seen again."""
+    if told is None or (tampering.reason, tampering.message) != (told.reason, told.message):
+        return True
+    return instant(tampering.at) - instant(told.at) >= MEMORY
+
+
+def policy_is_unapproved(status: AdapterChannelStatus) -> bool:
+    """Whether the channel's status says that the policy which it names waits for a person's approval."""
+    gate = condition_of(status.conditions, ChannelCondition.GATE_READY)
+    return gate is not None and gate.reason == ConditionReason.POLICY_UNAPPROVED
 
 
 def rejection_ratio(log: LogView) -> float | None:

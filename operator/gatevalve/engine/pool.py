@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
+from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError, ServingError
 from gatevalve.contracts.kinds import AdapterChannelSpec, Timings
-from gatevalve.contracts.names import LABEL_POOL, pool_configmap
+from gatevalve.contracts.names import CERTIFICATE_FILE, KEYS_CONFIGMAP, LABEL_POOL, pool_configmap
 from gatevalve.contracts.serving import SignedDocument
 from gatevalve.decide.view import PodView, PoolView
 from gatevalve.engine.answers import AliasAnswers
@@ -47,19 +48,25 @@ class PoolReader:
     async def read(self, channel: str, spec: AdapterChannelSpec) -> PoolView:
         """The pool now. Raises ClusterError; Pods that do not answer are told in their view."""
         pods = self._pods(spec.serving.pool)
-        configmap, views = await asyncio.gather(
+        configmap, keys, views = await asyncio.gather(
             self._ports.cluster.get(CONFIGMAPS, pool_configmap(spec.serving.pool)),
+            self._ports.cluster.get(CONFIGMAPS, KEYS_CONFIGMAP),
             asyncio.gather(*(self._pod(channel, spec, pod) for pod in pods)),
         )
         self._ports.answers.keep_only(channel, frozenset(pod.uid for pod in pods))
         document, problem = _document(configmap, channel, self._ports.key)
         version = configmap["metadata"]["resourceVersion"] if configmap else None
-        whole = PoolView(document, problem, version, tuple(views), self._alias_owner(channel, spec, configmap, document))
-        return replace(whole, timings=self._timings(channel, whole))
+        whole = PoolView(document, problem, version, tuple(views), keys_problem=keys_problem(keys, self._ports.key))
+        owner = self._alias_owner(channel, spec, configmap, whole)
+        return replace(whole, alias_owner=owner, timings=self._timings(channel, whole))
 
-    def _alias_owner(self, channel: str, spec: AdapterChannelSpec, configmap: KubeObject | None, own: SignedDocument | None) -> str | None:
-        """Another channel that holds the alias: whoever is committed, before the oldest: age must not take an alias from who serves it."""
-        if own is not None and own.document.alias == spec.alias:
+    def _alias_owner(self, channel: str, spec: AdapterChannelSpec, configmap: KubeObject | None, pool: PoolView) -> str | None:
+        """Another channel that holds the alias.
+
+        Whoever is committed or serves comes before the oldest: neither age nor an edit of the ConfigMap takes an alias from who serves it.
+        """
+        committed = pool.document is not None and pool.document.document.alias == spec.alias
+        if committed or any(pod.report is not None and pod.report.committed for pod in pool.pods):
             return None
         return left_over(configmap, channel, spec.alias, self._ports.key) or alias_owner(self._ports.cache, channel, spec)
 
@@ -82,7 +89,7 @@ class PoolReader:
         self._suspects.discard(pod.uid)
         if report.pod_uid != pod.uid:
             return replace(pod, error=f"{pod.ip} answers as Pod {report.pod} with uid {report.pod_uid}")
-        return replace(pod, report=report, answering_entry=self._ports.answers.known(channel, spec.alias, address, report))
+        return replace(pod, report=report, answering_entry=await self._ports.answers.heard(channel, spec.alias, address, report))
 
     def _timings(self, channel: str, pool: PoolView) -> Timings | None:
         if pool.document is None:
@@ -127,6 +134,17 @@ def left_over(configmap: KubeObject | None, channel: str, alias: str, key: Verif
         if other != channel and signed is not None and signed.document.alias == alias:
             return other
     return None
+
+
+def keys_problem(configmap: KubeObject | None, key: VerifyKey) -> str | None:
+    """What is wrong with the certificate that pods verify with. Others beside it are no harm: a pod takes the one its own spec names."""
+    if configmap is None:
+        return "it is gone"
+    raw = (configmap.get("data") or {}).get(CERTIFICATE_FILE)
+    if raw is None:
+        return f"key {CERTIFICATE_FILE} is gone"
+    found = sha256(raw.encode())
+    return f"key {CERTIFICATE_FILE} holds {found}, the certificate in use is {key.key_id}" if found != key.key_id else None
 
 
 def _document(configmap: KubeObject | None, channel: str, key: VerifyKey) -> tuple[SignedDocument | None, str | None]:

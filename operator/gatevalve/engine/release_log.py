@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gatevalve.contracts.canonical import Digest, sha256
-from gatevalve.contracts.errors import StoreError
+from gatevalve.contracts.errors import IntegrityError, StoreError
 from gatevalve.contracts.names import entry_name
 from gatevalve.decide.view import EntryView, LogView
 from gatevalve.engine.cache import ObjectCache
@@ -23,14 +23,30 @@ class ExternalLog:
     """What is known of the external log's files; a file that was read is taken to stay as it is until `forget`."""
 
     store: LogStore
-    copies: dict[tuple[str, int], Digest] = field(default_factory=dict)
+    copies: dict[tuple[str, int], Digest | None] = field(default_factory=dict)
+    unwritten: dict[str, str] = field(default_factory=dict)
 
-    async def read(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest]:
+    async def publish(self, channel_uid: str, sequence: int, data: bytes) -> None:
+        """Copy an entry's bytes; until that succeeds, readers are told why it did not. Raises as the store."""
+        try:
+            await self.store.publish(channel_uid, sequence, data)
+        except IntegrityError:
+            raise
+        except StoreError as error:
+            self.unwritten[channel_uid] = str(error)
+            raise
+        self.unwritten.pop(channel_uid, None)
+
+    def refusal(self, channel_uids: frozenset[str]) -> str | None:
+        """Why an entry of these channels could not be copied, as far as one was tried."""
+        return next((self.unwritten[uid] for uid in sorted(channel_uids) if uid in self.unwritten), None)
+
+    async def read(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest | None]:
         """Digests of the copies under some channel uids; the newest file of each is always read again. Raises StoreError."""
         found = [copies for uid in sorted(channel_uids) for copies in (await self._read_one(uid)).items()]
         return dict(found)
 
-    def known(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest]:
+    def known(self, channel_uids: frozenset[str]) -> dict[tuple[str, int], Digest | None]:
         """What was read before, for when the store does not answer."""
         return {key: digest for key, digest in self.copies.items() if key[0] in channel_uids}
 
@@ -38,14 +54,20 @@ class ExternalLog:
         """Read every file again."""
         self.copies.clear()
 
-    async def _read_one(self, uid: str) -> dict[tuple[str, int], Digest]:
+    async def _read_one(self, uid: str) -> dict[tuple[str, int], Digest | None]:
         present = await self.store.sequences(uid)
         stale = [sequence for sequence in present if (uid, sequence) not in self.copies or sequence == max(present)]
-        for sequence, data in zip(stale, await asyncio.gather(*(self.store.read(uid, sequence) for sequence in stale)), strict=True):
-            self.copies[uid, sequence] = sha256(data)
+        for sequence, digest in zip(stale, await asyncio.gather(*(self._digest(uid, sequence) for sequence in stale)), strict=True):
+            self.copies[uid, sequence] = digest
         for gone in [key for key in self.copies if key[0] == uid and key[1] not in present]:
             del self.copies[gone]
         return self.known(frozenset({uid}))
+
+    async def _digest(self, uid: str, sequence: int) -> Digest | None:
+        try:
+            return sha256(await self.store.read(uid, sequence))
+        except IntegrityError:
+            return None
 
 
 class ReleaseLogs:
@@ -56,14 +78,25 @@ class ReleaseLogs:
         self._cluster, self._cache, self._external, self._key = cluster, cache, external, key
         self._links: dict[str, tuple[str, Link]] = {}
         self._errors: dict[str, str | None] = {}
+        self._audited: dict[str, str] = {}
 
     async def read(self, channel: str, channel_uid: str | None) -> LogView:
-        """The log, proven fresh. A problem is reported only after a second look at live data. Raises ClusterError."""
+        """The log, proven fresh, with what its last audit found. A problem is told only after a second look at live data.
+
+        Raises ClusterError.
+        """
         view = await self._look(channel, channel_uid)
-        if view.problem is None:
-            return view
-        await self._list()
-        return await self._look(channel, channel_uid)
+        if view.problem is not None:
+            await self._list()
+            view = await self._look(channel, channel_uid)
+        return replace(view, problem=view.problem or self._audited.get(channel))
+
+    def audited(self, channel: str, problem: str | None) -> bool:
+        """Take in what an audit found; True when it is news."""
+        known = self._audited.pop(channel, None)
+        if problem is not None:
+            self._audited[channel] = problem
+        return known != problem
 
     def continues(self, view: LogView, channel: str, thing: KubeObject) -> bool:
         """An object is the signed and chained next entry of a log."""
@@ -78,24 +111,42 @@ class ReleaseLogs:
         try:
             copies = await self._external.read(uids)
         except StoreError as caught:
-            copies, error = self._external.known(uids), str(caught)
-        self._tell(channel, error)
+            copies, error = self._external.known(uids), f"the external log cannot be read: {caught}"
         entries = tuple(EntryView(link.spec, link.status, exported(link, copies)) for link in chain.links)
+        if error is None and not all(entry.exported for entry in entries) and (refusal := self._external.refusal(uids)):
+            error = f"the external log cannot be written: {refusal}"
+        self._tell(channel, error)
         return LogView(entries, chain.problem or compare(chain, copies), error)
 
     def _tell(self, channel: str, error: str | None) -> None:
         """Once for each change, because a channel is read again and again while its external log does not answer."""
         before, self._errors[channel] = self._errors.get(channel), error
         if error is not None and error != before:
-            log.warning("%s: its external log cannot be read, promotions wait for it: %s", channel, error)
+            log.warning("%s: promotions wait: %s", channel, error)
 
     async def _fresh(self, channel: str) -> Chain:
-        """From the cache, when the API server has nothing under the next name; from a live list otherwise."""
+        """From the cache, when the API server holds its head and nothing under the next name; from a live list otherwise."""
         chain = self._chain(channel)
-        if await self._cluster.get(ADAPTER_RELEASES, entry_name(channel, len(chain.links))) is None:
+        head, beyond = await asyncio.gather(self._holds_head(channel, chain), self._get(channel, len(chain.links)))
+        if head and beyond is None:
             return chain
         await self._list()
         return self._chain(channel)
+
+    async def _holds_head(self, channel: str, chain: Chain) -> bool:
+        """An API server that was set back to an earlier state tells no watch of it, and lists under older versions than are known."""
+        if not chain.links:
+            return True
+        name = entry_name(channel, len(chain.links) - 1)
+        known = self._cache.get(ADAPTER_RELEASES, name)
+        if await self._get(channel, len(chain.links) - 1) is not None:
+            return True
+        if known is not None:
+            self._cache.drop(ADAPTER_RELEASES, known)
+        return False
+
+    async def _get(self, channel: str, sequence: int) -> KubeObject | None:
+        return await self._cluster.get(ADAPTER_RELEASES, entry_name(channel, sequence))
 
     async def _list(self) -> None:
         self._cache.replace(ADAPTER_RELEASES, await self._cluster.list(ADAPTER_RELEASES))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gatevalve.contracts.kinds import AdapterReleaseSpec, GateFacts
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.reasons import Action
+from gatevalve.contracts.reasons import Action, EntryReason
 
 
 class RoundInForce(NamedTuple):
@@ -32,6 +32,11 @@ class _Round:
     policy_digest: str | None = None
     incumbent_digest: str | None = None
     ended: bool = True
+
+
+def enforced(entry: AdapterReleaseSpec) -> GatePolicySpec | None:
+    """The policy that is in force from an entry on; one that waits for a person's approval is on record and no more."""
+    return entry.policy if entry.reason is not EntryReason.POLICY_UNAPPROVED else None
 
 
 def round_in_force(
@@ -78,6 +83,7 @@ def _paid(last: _Round, gate: GateFacts) -> _Round:
 def _ends(last: _Round, entry: AdapterReleaseSpec) -> bool:
     if entry.action is Action.ACCEPT:
         return entry.gate is not None and entry.gate.round == last.number
-    other_policy = entry.policy is not None and entry.policy.digest_of() != last.policy_digest
+    policy = enforced(entry)
+    other_policy = policy is not None and policy.digest_of() != last.policy_digest
     other_incumbent = entry.serves is not None and entry.serves.digest != last.incumbent_digest
     return entry.action is Action.OPEN or other_policy or other_incumbent

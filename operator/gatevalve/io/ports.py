@@ -115,7 +115,7 @@ class LogStore(Protocol):
         ...
 
     async def read(self, channel_uid: str, sequence: int) -> bytes:
-        """An entry's bytes."""
+        """An entry's bytes; raises IntegrityError when what lies there can be no entry's copy: too long, or no plain file."""
         ...
 
 
@@ -135,4 +135,8 @@ class EvidenceStore(Protocol):
 
         Raises StoreError when it cannot be read, IntegrityError when bytes differ from a digest, ContractError when they do not parse.
         """
+        ...
+
+    async def recorded(self, channel_uid: str, test_entry: str, report_digest: str) -> Evidence:
+        """The evidence that an entry names by its report's digest; raises as `read`, and MissingError when the store lacks it."""
         ...

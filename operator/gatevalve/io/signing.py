@@ -23,10 +23,11 @@ UNSEALED = frozenset({"digest", "signature"})
 
 @dataclass(frozen=True, slots=True)
 class VerifyKey:
-    """A certificate's public key; `key_id` is the sha256 of the certificate file's bytes (PEM)."""
+    """A certificate's public key; `key_id` is the sha256 of the certificate file's bytes (PEM), `certificate`."""
 
     key_id: str
     public: Ed25519PublicKey
+    certificate: bytes
 
     @classmethod
     def from_certificate(cls, pem: bytes) -> VerifyKey:
@@ -39,7 +40,7 @@ class VerifyKey:
             ) from error
         if not isinstance(public, Ed25519PublicKey):
             raise ContractError(CERTIFICATE_FILE, "its key is not ed25519", 'make the key with genPrivateKey "ed25519"')
-        return cls(sha256(pem), public)
+        return cls(sha256(pem), public, pem)
 
     def verify_entry(self, spec: dict[str, object]) -> None:
         """Check digest, key and signature of an entry as the API server holds it; raises IntegrityError."""

@@ -6,26 +6,31 @@ import asyncio
 import gzip
 import io
 import os
+import re
+import stat
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
+from gatevalve.contracts.errors import ContractError, IntegrityError, MissingError, StoreError
 from gatevalve.contracts.files import EvidenceReport, PairRow
-from gatevalve.contracts.names import evidence_dir, log_file
+from gatevalve.contracts.names import SEQUENCE_DIGITS, evidence_dir, log_file
 from gatevalve.io.ports import Evidence
 
 STORE_SECONDS = 10.0
+WHOLE_SECONDS = 120.0
+"""The longest wait for one test's evidence where nobody waits for the answer."""
 REPORT_BYTES = 1 << 20
 PAIRS_BYTES = 256 << 20
+LOG_NAME = re.compile(rf"([0-9]{{{SEQUENCE_DIGITS}}})\.json")
 REPORT_FILE, PAIRS_FILE = "report.json", "pairs.jsonl.gz"
 
 T = TypeVar("T")
@@ -46,11 +51,14 @@ class Area:
         return f"{self._root.rstrip('/')}/{name}"
 
     def read(self, name: str, limit: int) -> bytes:
-        """A file's bytes; raises StoreError when it is missing or longer than `limit`."""
-        with _store_errors(name), self._files.open(self.path(name), "rb") as stream:
+        """A file's bytes.
+
+        Raises MissingError when the area lacks it, IntegrityError when it is longer than `limit` or no plain file, StoreError otherwise.
+        """
+        with self._reading(name), self._open(name) as stream:
             data: bytes = stream.read(limit + 1)
         if len(data) > limit:
-            raise StoreError(f"{name} is longer than {limit} bytes")
+            raise IntegrityError(f"{name} is longer than {limit} bytes")
         return data
 
     def names(self, directory: str) -> frozenset[str]:
@@ -70,6 +78,22 @@ class Area:
         """
         with _store_errors(name):
             return _link(Path(self.path(name)), data) if self.local else self._put(self.path(name), data)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """A missing file is told from a missing area: a volume that is not there says nothing of what lies on it."""
+        try:
+            with _store_errors(name):
+                yield
+        except MissingError as error:
+            if self.local and not Path(self._root).is_dir():
+                raise StoreError(f"{self._root} does not exist; mount the volume") from error
+            raise
+
+    def _open(self, name: str) -> BinaryIO:
+        path = self.path(name)
+        found: BinaryIO = _open_plain(path, name) if self.local else self._files.open(path, "rb")
+        return found
 
     def _put(self, path: str, data: bytes) -> bool:
         try:
@@ -97,9 +121,7 @@ class FileLog:
     async def sequences(self, channel_uid: str) -> frozenset[int]:
         """The sequences that have a file; other names are ignored."""
         names = await within(self._area.names, channel_uid)
-        return frozenset(
-            int(name.removesuffix(".json")) for name in names if name.endswith(".json") and name.removesuffix(".json").isdigit()
-        )
+        return frozenset(int(found[1]) for name in names if (found := LOG_NAME.fullmatch(name)))
 
     async def read(self, channel_uid: str, sequence: int) -> bytes:
         """An entry's bytes."""
@@ -117,25 +139,30 @@ class SealedEvidence:
         """The evidence of a test, verified against the digests that its Job named."""
         return await within(self._read, evidence_dir(channel_uid, test_entry), report_digest, pairs_digest)
 
-    def _read(self, directory: str, report_digest: str, pairs_digest: str) -> Evidence:
+    async def recorded(self, channel_uid: str, test_entry: str, report_digest: str) -> Evidence:
+        """The evidence that an entry names by its report's digest; the report names the pairs."""
+        return await within(self._read, evidence_dir(channel_uid, test_entry), report_digest, None, seconds=WHOLE_SECONDS)
+
+    def _read(self, directory: str, report_digest: str, pairs_digest: str | None) -> Evidence:
         raw = self._verified(f"{directory}/{REPORT_FILE}", REPORT_BYTES, report_digest)
         report = EvidenceReport.parse_json(raw)
-        if report.pairs.sha256 != pairs_digest:
+        if pairs_digest is not None and report.pairs.sha256 != pairs_digest:
             raise IntegrityError(f"{directory}: the report names pairs {report.pairs.sha256}, the Job named {pairs_digest}")
-        packed = self._verified(f"{directory}/{PAIRS_FILE}", PAIRS_BYTES, pairs_digest)
+        packed = self._verified(f"{directory}/{PAIRS_FILE}", PAIRS_BYTES, report.pairs.sha256)
         return Evidence(report, tuple(PairRow.parse_json(line) for line in _lines(packed)))
 
     def _verified(self, name: str, limit: int, digest: str) -> bytes:
         data = self._area.read(name, limit)
         if sha256(data) != digest:
-            raise IntegrityError(f"{name} has digest {sha256(data)}, the Job named {digest}")
+            raise IntegrityError(f"{name} has digest {sha256(data)}, but {digest} was named")
         return data
 
 
 async def within(work: Callable[..., T], *arguments: Any, seconds: float = STORE_SECONDS) -> T:
     """Run blocking work in a thread; raises StoreError when it takes longer than `seconds`."""
     try:
-        return await asyncio.wait_for(asyncio.to_thread(work, *arguments), seconds)
+        async with asyncio.timeout(seconds):  # not wait_for, which may swallow a cancellation: an operator told to stop would go on
+            return await asyncio.to_thread(work, *arguments)
     except TimeoutError as error:
         raise StoreError(f"the store does not answer within {seconds:g} s") from error
 
@@ -150,6 +177,20 @@ def _lines(packed: bytes) -> list[bytes]:
     if len(data) > PAIRS_BYTES:
         raise ContractError(PAIRS_FILE, f"unpacks to more than {PAIRS_BYTES} bytes", "make the suites smaller")
     return [line for line in data.split(b"\n") if line]
+
+
+def _open_plain(path: str, name: str) -> BinaryIO:
+    """Opened without following a link and without waiting for a pipe's writer; raises IntegrityError when it is no plain file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if Path(path).is_symlink():
+            raise IntegrityError(f"{name} is a link; nothing here is written as one") from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise IntegrityError(f"{name} is no plain file")
+    return os.fdopen(handle, "rb")
 
 
 def _link(path: Path, data: bytes) -> bool:
@@ -187,6 +228,6 @@ def _store_errors(what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StoreError(f"{what} does not exist") from error
+        raise MissingError(f"{what} does not exist") from error
     except (OSError, ValueError, ImportError) as error:
         raise StoreError(f"{what}: {error}") from error

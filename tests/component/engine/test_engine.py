@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from gatevalve.contracts.errors import ClusterError, StoreError
 from gatevalve.contracts.kinds import AdapterReleaseSpec, GateFacts, Lineage, Opening, Serves
-from gatevalve.contracts.names import adapter_dir, adapter_name, log_file
+from gatevalve.contracts.names import KEYS_CONFIGMAP, adapter_dir, adapter_name, log_file
 from gatevalve.contracts.reasons import Action, EntryReason
 from gatevalve.contracts.serving import SignedDocument
 from gatevalve.decide.channel import decide
@@ -27,7 +27,7 @@ from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_CHANNELS, ADAPTER_REL
 from gatevalve.io.signing import Signer
 from gatevalve.io.store import Area, FileLog, SealedEvidence
 from support import world
-from support.engine_world import FakeCluster, FakePod, FakePods, draft, release_object, settings, signer
+from support.engine_world import FakeCluster, FakePod, FakePods, draft, keys_configmap, release_object, settings, signer
 
 pytestmark = pytest.mark.component
 
@@ -152,6 +152,7 @@ def rig(tmp_path: Path) -> Rig:
         pod = FakePod(f"pod-{number}", f"10.0.0.{number}", f"pod-uid-{number}", base=("tiny-words", world.BASE_DIGEST))
         pods.pods[pod.ip] = pod
         cluster.put(PODS, pod.object("support"))
+    cluster.put(CONFIGMAPS, keys_configmap(key))
     return Rig(tmp_path, key, cluster, pods, FlakyLog(Area(f"file://{tmp_path}/log")))
 
 
@@ -396,6 +397,74 @@ async def test_an_entry_beyond_the_external_head_that_is_signed_and_chained_is_c
     rig.append(promotion(1, "adapter 1"), exported=False)
     async with rig.engine():
         await eventually(lambda: rig.exported == [0, 1], "copied")
+
+
+# ---- documents and keys that are not what they were
+
+
+def _edit_data(rig: Rig, name: str, **data: str | None) -> None:
+    known = rig.cluster.objects[CONFIGMAPS.plural, name]
+    kept = {key: value for key, value in {**known["data"], **data}.items() if value is not None}
+    metadata = {**known["metadata"], "labels": {}}
+    rig.cluster.put(CONFIGMAPS, {**known, "metadata": metadata, "data": kept})
+
+
+def _replay(rig: Rig) -> None:
+    assert rig.committed is not None
+    routes = (rig.committed.document.routes[0].model_copy(update={"adapter": None, "entry": "support-000000"}),)
+    old = rig.committed.document.model_copy(update={"revision": (0, 0), "adapters": (), "routes": routes})
+    _edit_data(rig, POOL_CONFIGMAP, support=rig.key.sign_document(old).canonical().decode())
+
+
+def _sign_as_another(rig: Rig) -> None:
+    assert rig.committed is not None
+    forger = signer(rig.root, "forger")
+    document = rig.committed.document.model_copy(update={"key_id": forger.key_id, "revision": (9, 9)})
+    _edit_data(rig, POOL_CONFIGMAP, support=forger.sign_document(document).canonical().decode())
+
+
+FORGERIES: dict[str, tuple[Callable[[Rig], None], str]] = {
+    "the document is no document": (lambda rig: _edit_data(rig, POOL_CONFIGMAP, support="hello"), "DocumentForged"),
+    "the document is signed by another key": (_sign_as_another, "DocumentForged"),
+    "an older document is put back": (_replay, "DocumentForged"),
+    "the document is removed": (lambda rig: _edit_data(rig, POOL_CONFIGMAP, support=None), "DocumentForged"),
+    "the pool's ConfigMap is deleted": (lambda rig: rig.cluster.remove(CONFIGMAPS, POOL_CONFIGMAP), "DocumentForged"),
+    "the certificate is replaced": (lambda rig: _edit_data(rig, KEYS_CONFIGMAP, **{"tls.crt": "another"}), "KeysForged"),
+    "the ConfigMap of keys is deleted": (lambda rig: rig.cluster.remove(CONFIGMAPS, KEYS_CONFIGMAP), "KeysForged"),
+}
+
+
+def _configmaps(rig: Rig) -> dict[str, Any]:
+    return {name: thing["data"] for (plural, name), thing in rig.cluster.objects.items() if plural == CONFIGMAPS.plural}
+
+
+@pytest.mark.parametrize("sentence", FORGERIES)
+async def test_it_is_restored_at_once_and_told_and_no_pod_goes_back_when(sentence: str, rig: Rig) -> None:
+    forge, reason = FORGERIES[sentence]
+    await opened(rig, promotions=1)
+    async with rig.engine():
+        await eventually(lambda: rig.condition("Ready") == ("True", "AsExpected"), "Ready")
+        sound, held = _configmaps(rig), [pod.held for pod in rig.pods.pods.values()]
+        for _ in range(2):
+            forge(rig)
+            await eventually(lambda: _configmaps(rig) == sound, "restored")
+        await eventually(lambda: rig.condition("Untampered") == ("False", reason), "told")
+    assert [pod.held for pod in rig.pods.pods.values()] == held
+    assert rig.serves("support-000001")
+
+
+@pytest.mark.parametrize("sentence", FORGERIES)
+async def test_a_rollback_goes_on_when(sentence: str, rig: Rig) -> None:
+    await opened(rig, promotions=1)
+    async with rig.engine():
+        await eventually(lambda: rig.serves("support-000001"), "the promotion serves")
+        FORGERIES[sentence][0](rig)
+        rig.patch_channel(pin=PIN)
+        await eventually(lambda: _is_sound(rig) and rig.serves("support-000002"), "the rollback serves")
+
+
+def _is_sound(rig: Rig) -> bool:
+    return str(_configmaps(rig).get(POOL_CONFIGMAP, {}).get("support", "hello")) != "hello"
 
 
 # ---- kills

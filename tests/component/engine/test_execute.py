@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from gatevalve.contracts.errors import ClusterError, ConflictError, GatevalveError, IntegrityError, InvalidError, StoreError
 from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec, CandidateRef, Condition
-from gatevalve.contracts.names import LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, log_file
+from gatevalve.contracts.names import KEYS_CONFIGMAP, LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, log_file
 from gatevalve.contracts.reasons import CandidateState, EventReason
 from gatevalve.contracts.serving import ChannelDocument, Route
 from gatevalve.decide.plan import (
@@ -28,6 +28,7 @@ from gatevalve.decide.plan import (
     Event,
     Plan,
     PushDocument,
+    RestoreKeys,
 )
 from gatevalve.decide.view import View
 from gatevalve.engine.engine import Engine, Ports
@@ -281,6 +282,34 @@ async def test_pushes_go_out_together_and_a_pod_that_hangs_or_is_down_stops_noth
 async def test_a_pod_that_is_gone_needs_no_annotation(scene: Scene) -> None:
     await scene.run(await scene.view(), AnnotatePod("gone", "support", "support-000000"))
     assert not [key for key in scene.cluster.objects if key[0] == PODS.plural]
+
+
+async def test_a_commit_puts_back_the_label_that_somebody_removed(scene: Scene) -> None:
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP, "labels": {}}, "data": {}})
+    view = await scene.view()
+    await scene.run(view, CommitDocument("support", "support", scene.document(0), view.pool.resource_version))
+    assert scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]["metadata"]["labels"] == {"gatevalve.dev/pool": "support"}
+
+
+KEYS_FOUND: dict[str, dict[str, Any] | None] = {"is gone": None, "holds another certificate": {"tls.crt": "another", "next.crt": "kept"}}
+
+
+@pytest.mark.parametrize("sentence", KEYS_FOUND)
+async def test_our_certificate_is_written_again_when_the_configmap_of_keys(sentence: str, scene: Scene) -> None:
+    data = KEYS_FOUND[sentence]
+    if data is not None:
+        scene.cluster.put(CONFIGMAPS, {"metadata": {"name": KEYS_CONFIGMAP}, "data": data})
+    await scene.run(await scene.view(), RestoreKeys())
+    found = scene.cluster.objects[CONFIGMAPS.plural, KEYS_CONFIGMAP]["data"]
+    assert found == {**(data or {}), "tls.crt": scene.key.verify_key.certificate.decode()}
+    assert (await scene.view()).pool.keys_problem is None
+
+
+async def test_keys_that_cannot_be_written_hold_up_nothing(scene: Scene) -> None:
+    view = await scene.view()
+    scene.cluster.fail("apply", CONFIGMAPS.plural, ClusterError("403 Forbidden"))
+    await scene.run(view, RestoreKeys(), CreateJob(job()))
+    assert (JOBS.plural, "j") in scene.cluster.objects
 
 
 # ---- jobs

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import StoreError
 from gatevalve.contracts.kinds import AdapterChannelStatus, CandidateRef
-from gatevalve.contracts.names import LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, evidence_dir
+from gatevalve.contracts.names import KEYS_CONFIGMAP, LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, evidence_dir
 from gatevalve.contracts.reasons import Action
 from gatevalve.contracts.serving import ChannelDocument, Route
 from gatevalve.decide.plan import Plan
@@ -42,6 +42,7 @@ from support.engine_world import (
     FakePods,
     VirtualClock,
     draft,
+    keys_configmap,
     release_object,
     sealed_log,
     settings,
@@ -92,6 +93,7 @@ def scene(tmp_path: Path) -> Scene:
     pods, sealed = FakePods(key, VirtualClock()), FlakyEvidence(Area(f"file://{tmp_path}/sealed"))
     ports = Ports(cluster, pods, FileLog(Area(f"file://{tmp_path}/log")), sealed, key, VirtualClock())
     engine = Engine(ports, settings(key.key_id), lambda view: Plan(), CollectorRegistry())
+    cluster.put(CONFIGMAPS, keys_configmap(key))
     cluster.put(GATE_POLICIES, {"metadata": {"name": "support-v1"}, "spec": world.policy().wire()})
     cluster.put(ADAPTER_CHANNELS, {"metadata": {"name": "support", "uid": CHANNEL_UID}, "spec": world.channel_spec().wire()})
     return Scene(tmp_path, key, cluster, pods, sealed, engine)
@@ -135,7 +137,8 @@ async def test_a_status_that_somebody_broke_counts_as_empty(scene: Scene) -> Non
 
 async def test_candidates_of_the_channel_are_seen_also_broken_ones(scene: Scene) -> None:
     scene.cluster.put(
-        ADAPTER_CANDIDATES, {"metadata": {"name": "good"}, "spec": {"channel": "support", "artifact": {"uri": "a", "digest": DIGEST}}}
+        ADAPTER_CANDIDATES,
+        {"metadata": {"name": "good"}, "spec": {"channel": "support", "artifact": {"uri": "file:///a", "digest": DIGEST}}},
     )
     scene.cluster.put(ADAPTER_CANDIDATES, {"metadata": {"name": "bad"}, "spec": {"channel": "support"}})
     scene.cluster.put(ADAPTER_CANDIDATES, {"metadata": {"name": "foreign"}, "spec": {"channel": "other"}})
@@ -265,6 +268,37 @@ async def test_the_configmap_holds(sentence: str, scene: Scene) -> None:
     assert (pool.document is None) == (complaint is not None)
     assert complaint is None or complaint in (pool.document_problem or "")
     assert pool.resource_version is not None
+
+
+KEYS: dict[str, tuple[dict[str, str] | None, str | None]] = {
+    "is as the chart made it": ({}, None),
+    "holds other certificates beside ours": ({"next.crt": "another"}, None),
+    "holds another certificate in place of ours": ({"tls.crt": "another"}, "key tls.crt holds sha256:"),
+    "has lost ours": ({"tls.crt": ""}, "key tls.crt holds sha256:"),
+    "is gone": (None, "it is gone"),
+}
+
+
+@pytest.mark.parametrize("sentence", KEYS)
+async def test_the_configmap_of_keys(sentence: str, scene: Scene) -> None:
+    edit, complaint = KEYS[sentence]
+    sound = keys_configmap(scene.key)
+    if edit is None:
+        scene.cluster.remove(CONFIGMAPS, KEYS_CONFIGMAP)
+    else:
+        scene.cluster.put(CONFIGMAPS, {**sound, "data": {**sound["data"], **edit}})
+    problem = (await scene.view()).pool.keys_problem
+    assert (problem is None) == (complaint is None)
+    assert (complaint or "") in (problem or "")
+
+
+async def test_an_alias_that_pods_answer_is_not_lost_to_an_older_channel_when_the_document_is_removed(scene: Scene) -> None:
+    metadata = {"name": "rival", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    scene.cluster.put(ADAPTER_CHANNELS, {"metadata": metadata, "spec": world.channel_spec().wire()})
+    pod = FakePod("pod", "10.0.0.1", "uid", held=scene.key.sign_document(_document(scene)))
+    scene.pods.pods[pod.ip] = pod
+    scene.cluster.put(PODS, pod.object("support"))
+    assert (await scene.view()).pool.alias_owner is None
 
 
 async def test_pods_are_seen_with_their_reports_or_with_why_there_is_none(scene: Scene) -> None:
@@ -409,6 +443,7 @@ async def test_two_jobs_that_name_different_results_are_a_problem(scene: Scene) 
     evidence = (await scene.view()).evidence
     assert evidence is not None
     assert "2 different results" in (evidence.problem or "")
+    assert evidence.forged
 
 
 async def test_evidence_that_was_overwritten_is_a_problem(scene: Scene) -> None:
@@ -418,3 +453,14 @@ async def test_evidence_that_was_overwritten_is_a_problem(scene: Scene) -> None:
     evidence = (await scene.view()).evidence
     assert evidence is not None
     assert "digest" in (evidence.problem or "")
+    assert evidence.forged
+
+
+async def test_evidence_that_is_what_its_job_named_and_does_not_parse_is_not_forged(scene: Scene) -> None:
+    open_test(scene)
+    said = put_evidence(scene)
+    (scene.root / "sealed" / evidence_dir(CHANNEL_UID, "support-000001") / "report.json").write_bytes(b"{}")
+    put_job(scene, told={"evidence": {**said, "evidenceDigest": sha256(b"{}")}})
+    evidence = (await scene.view()).evidence
+    assert evidence is not None
+    assert (evidence.problem is None, evidence.forged) == (False, False)

@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +22,10 @@ from gatevalve_trainer.errors import BackendUnavailable
 from gatevalve_trainer.evaluate.items import from_lines
 from gatevalve_trainer.evaluate.main import run
 from gatevalve_trainer.evaluate.patience import Patience
+from gatevalve_trainer.main import run_step
 from gatevalve_trainer.split import split_side
 from gatevalve_trainer.tasks.plugin import first_user_message
+from gatevalve_trainer.termination import write_termination
 from support.chat_engine import Body, ChatEngine, Script, completion, honest, question_of
 from support.evaluation import MANNERS, REGRESSION, SEAL, SPLIT, job, write_suites
 
@@ -255,6 +258,104 @@ def test_two_attempts_at_once_that_measure_differently_are_refused(tmp_path: Pat
     with ChatEngine(MODELS, other) as engine, pytest.raises(ContractError, match="holds other evidence"):
         run(job(tmp_path, engine_url=engine.url), SOON)
     assert not (tmp_path / FOLDER / "report.json").exists()
+
+
+def measured_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sealed area of the same test with the same names and digests, measured by somebody who does not hold the seal."""
+    with monkeypatch.context() as patch, ChatEngine(MODELS, honest) as engine:
+        patch.setenv("GATEVALVE_SEAL_SEED", bytes(32).hex())
+        write_suites(root)
+        run(job(root, engine_url=engine.url), SOON)
+    return root / "sealed/channel-uid"
+
+
+PLANTED = {
+    "a whole sealed area": ["rounds/000003", "evidence/support-000007"],
+    "evidence": ["evidence/support-000007"],
+    "a round": ["rounds/000003"],
+}
+
+
+@pytest.mark.parametrize("parts", PLANTED.values(), ids=PLANTED)
+def test_what_was_planted_before_the_run_is_refused_before_anything_is_asked(
+    parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = measured_elsewhere(tmp_path / "elsewhere", monkeypatch)
+    for part in parts:
+        shutil.copytree(source / part, tmp_path / "sealed/channel-uid" / part)
+    with ChatEngine(MODELS, honest) as engine:
+        with pytest.raises(ContractError, match="was not written by an evaluation that holds this namespace's seal"):
+            run(job(tmp_path, engine_url=engine.url), SOON)
+        assert not engine.asked
+
+
+def test_evidence_copied_from_another_candidates_test_is_refused(tmp_path: Path) -> None:
+    with ChatEngine(MODELS, honest) as engine:
+        run(job(tmp_path, engine_url=engine.url, test_entry="support-000005", candidate_uid="other"), SOON)
+    shutil.copytree(tmp_path / "sealed/channel-uid/evidence/support-000005", tmp_path / FOLDER)
+    with pytest.raises(ContractError, match="was made for another test"):
+        run(job(tmp_path), SOON)
+
+
+def quoting(status: int) -> Script:
+    """An engine that quotes the prompt, as engines do in their errors."""
+
+    async def script(body: Body, before: int) -> web.StreamResponse:
+        return web.json_response({"error": {"message": str(body["messages"])}}, status=status, reason=f"bad {question_of(body)[1]}"[:60])
+
+    return script
+
+
+async def echo(body: Body, before: int) -> web.StreamResponse:
+    return completion([question_of(body)[1]] * body["n"])
+
+
+async def garbled(body: Body, before: int) -> web.StreamResponse:
+    return web.Response(text=question_of(body)[1], content_type="application/json")
+
+
+async def hang_up(body: Body, before: int) -> web.StreamResponse:
+    raise asyncio.CancelledError(question_of(body)[1])
+
+
+TALKATIVE: dict[str, Script] = {
+    "replies with the prompt": echo,
+    "refuses with the prompt": quoting(400),
+    "fails with the prompt": quoting(500),
+    "answers with the prompt in place of JSON": garbled,
+    "hangs up": hang_up,
+}
+
+
+@pytest.mark.parametrize("script", TALKATIVE.values(), ids=TALKATIVE)
+def test_nothing_of_a_sealed_item_leaves_the_pod_when_the_engine(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ChatEngine(MODELS, script) as engine:
+        said = said_by_the_job(tmp_path, engine.url, monkeypatch, capfd)
+    assert_says_only_counts(said, tmp_path)
+
+
+def said_by_the_job(root: Path, url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
+    """Everything of an evaluation that leaves its Pod: its log and its termination message."""
+    for name, value in job_environment(root, url).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("gatevalve_trainer.evaluate.main.Patience", lambda: SOON)
+    write_termination(run_step("evaluate"))
+    return "".join(capfd.readouterr()) + (root / "termination").read_text()
+
+
+def test_nothing_of_a_sealed_item_leaves_the_pod_when_a_verifier_breaks_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(question: object, replies: object, task: object) -> object:
+        raise RuntimeError(f"cannot score {question}")
+
+    monkeypatch.setattr("gatevalve_trainer.evaluate.main.answer_of", broken)
+    with ChatEngine(MODELS, honest) as engine:
+        said = said_by_the_job(tmp_path, engine.url, monkeypatch, capfd)
+    assert '"reason":"RuntimeError"' in said
+    assert_says_only_counts(said, tmp_path)
 
 
 WRONG_INPUTS: dict[str, tuple[dict[str, object], str]] = {

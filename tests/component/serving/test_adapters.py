@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +18,8 @@ from gatevalve.contracts.names import ADAPTER_WEIGHTS
 from gatevalve.contracts.serving import AdapterOnPod, PodReport
 from gatevalve_serving import adapters
 from gatevalve_serving.fetch import fetch, local_path
-from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors
+from gatevalve_serving.fit import check_fit
+from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors, publish, scripted_probes, write_peft
 
 pytestmark = pytest.mark.component
 
@@ -101,6 +104,29 @@ def with_nan() -> dict[str, Any]:
     return tensors
 
 
+def good_weights(rig: PodRig) -> bytes:
+    path = rig.root / "good-peft"
+    if not path.exists():
+        write_peft(path, lora_tensors(9), lora_config())
+    return (path / ADAPTER_WEIGHTS).read_bytes()
+
+
+def with_weights(rig: PodRig, name: str, raw: bytes) -> AdapterOnPod:
+    """An adapter whose digest is right and whose weights file holds anything."""
+    path = rig.root / "peft" / name
+    write_peft(path, lora_tensors(9), lora_config())
+    (path / ADAPTER_WEIGHTS).write_bytes(raw)
+    return publish(rig.data, path, rig.base_digest, scripted_probes(path))
+
+
+def piped(rig: PodRig) -> AdapterOnPod:
+    adapter = rig.adapter(9)
+    weights = rig.data / adapter.uri / ADAPTER_WEIGHTS
+    weights.unlink()
+    os.mkfifo(weights)
+    return adapter
+
+
 BAD: dict[str, tuple[Callable[[PodRig], AdapterOnPod], str]] = {
     "is missing": (
         lambda rig: rig.adapter(9).model_copy(update={"uri": "nobody/adapters/" + "0" * 64, "digest": "sha256:" + "0" * 64}),
@@ -113,6 +139,18 @@ BAD: dict[str, tuple[Callable[[PodRig], AdapterOnPod], str]] = {
         lambda rig: rig.odd_adapter("rank", lora_tensors(9, rank=32), lora_config(rank=32), rank=32),
         "AdapterUnsupported",
     ),
+    "is for a larger base": (lambda rig: rig.odd_adapter("large", lora_tensors(9, hidden=16), lora_config()), "AdapterUnsupported"),
+    "has more layers": (lambda rig: rig.odd_adapter("deep", lora_tensors(9, layers=3), lora_config()), "AdapterUnsupported"),
+    "has fewer layers": (lambda rig: rig.odd_adapter("flat", lora_tensors(9, layers=1), lora_config()), "AdapterUnsupported"),
+    "brings modules of its own": (
+        lambda rig: rig.odd_adapter("modules", lora_tensors(9), lora_config(modules_to_save=["lm_head"])),
+        "AdapterUnsupported",
+    ),
+    "is a pickle": (lambda rig: with_weights(rig, "pickle", pickle.dumps({"lora": 1})), "AdapterUnsupported"),
+    "is cut short": (lambda rig: with_weights(rig, "short", good_weights(rig)[:-100]), "AdapterUnsupported"),
+    "claims a header of a terabyte": (lambda rig: with_weights(rig, "header", (1 << 40).to_bytes(8, "little")), "AdapterUnsupported"),
+    "has bytes behind its tensors": (lambda rig: with_weights(rig, "tail", good_weights(rig) + bytes(64)), "AdapterUnsupported"),
+    "is a pipe that nobody writes": (piped, "AdapterUnsupported"),
     "is for another base": (
         lambda rig: rig.odd_adapter("base", lora_tensors(9), lora_config(), base_digest="sha256:" + "9" * 64),
         "BaseMismatch",
@@ -142,6 +180,46 @@ async def test_flipped_bytes_in_the_store_are_a_digest_mismatch(rig: PodRig) -> 
         await pod.put(rig.signed((1, 0), (adapter,), adapter))
         report = await pod.until(lambda report: states(report) == {adapter.name: "Failed"})
     assert report.adapters[0].reason == "DigestMismatch"
+
+
+async def test_bytes_swapped_in_the_store_after_the_check_never_reach_the_engine(rig: PodRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = rig.adapter(1)
+    verified = (rig.data / adapter.uri / ADAPTER_WEIGHTS).read_bytes()
+
+    def fit_then_swap(*arguments: Any) -> None:
+        check_fit(*arguments)
+        flip_a_byte(rig.data / adapter.uri)
+
+    monkeypatch.setattr(adapters, "check_fit", fit_then_swap)
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (adapter,), adapter))
+        assert (Path(rig.engine.adapters[adapter.name]) / ADAPTER_WEIGHTS).read_bytes() == verified
+
+
+async def test_a_restarted_process_verifies_its_local_copy_again_and_mends_it_from_the_store(rig: PodRig) -> None:
+    adapter = rig.adapter(1)
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (adapter,), adapter))
+    verified = (rig.data / adapter.uri / ADAPTER_WEIGHTS).read_bytes()
+    flip_a_byte(Path(rig.engine.adapters[adapter.name]))
+    rig.engine.adapters.clear()
+    async with rig.running() as pod:
+        await pod.until(lambda report: report.committed)
+        assert (Path(rig.engine.adapters[adapter.name]) / ADAPTER_WEIGHTS).read_bytes() == verified
+
+
+async def test_a_restarted_process_serves_nothing_where_copy_and_store_were_both_swapped(rig: PodRig) -> None:
+    adapter = rig.adapter(1)
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((1, 0), (adapter,), adapter))
+    flip_a_byte(rig.data / adapter.uri)
+    flip_a_byte(Path(rig.engine.adapters[adapter.name]))
+    rig.engine.adapters.clear()
+    async with rig.running() as pod:
+        report = await pod.until(lambda report: states(report) == {adapter.name: "Failed"})
+        assert (report.committed, report.reason, (await pod.chat()).status) == (False, "DigestMismatch", 503)
+        assert (await pod.ask("GET", "/gatevalve/readyz")).status == 503
+    assert rig.engine.adapters == {}
 
 
 @pytest.mark.parametrize(

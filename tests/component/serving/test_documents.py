@@ -159,6 +159,31 @@ async def test_a_forged_configmap_changes_nothing_but_the_report(rig: PodRig) ->
         await pod.until(lambda report: report.revision == (9, 0) and report.reason is None)
 
 
+WRITTEN: dict[str, tuple[Callable[[PodRig], SignedDocument], str | None]] = {
+    "an older one": (lambda rig: rig.signed((4, 9)), None),
+    "another one with the held revision": (lambda rig: rig.signed((5, 0), drain_seconds=1), "RevisionConflict"),
+    "another channel's": (lambda rig: rig.signed((6, 0), channel="sales"), "ForeignDocument"),
+    "another pool's": (lambda rig: rig.signed((6, 0), pool="other"), "ForeignDocument"),
+    "another namespace's": (lambda rig: rig.signed((6, 0), namespace="other"), "ForeignDocument"),
+    "one for another base": (lambda rig: rig.signed((6, 0), base_digest="sha256:" + "9" * 64), "BaseMismatch"),
+    "one with the base's name as alias": (lambda rig: rig.signed((6, 0), alias="tiny"), "AliasConflict"),
+    "a stranger's": (lambda rig: (key := SigningKey()).sign(rig.document((6, 0), key_id=key.key_id)), "KeyUnknown"),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), WRITTEN.values(), ids=WRITTEN.keys())
+async def test_a_document_written_into_the_configmap_by_hand_changes_nothing_but_the_report(
+    rig: PodRig, make: Callable[[PodRig], SignedDocument], reason: str | None
+) -> None:
+    async with rig.running() as pod:
+        await pod.settled(rig.signed((5, 0)))
+        write(rig, make(rig))
+        await asyncio.sleep(0.2)
+        report = await pod.report()
+        assert (report.reason, report.revision, report.committed) == (reason, (5, 0), True)
+        assert (await pod.chat()).headers["x-gatevalve-release"] == "support-000005"
+
+
 async def test_the_refusal_of_a_configmap_ends_when_an_older_sound_document_is_in_its_place(rig: PodRig) -> None:
     async with rig.running() as pod:
         await pod.settled(rig.signed((3, 0)))

@@ -76,7 +76,9 @@ async def test_of_two_models_in_one_body_the_engine_sees_none_but_ours(pod: Runn
     assert engine_of(pod).asked[-1]["model"] == next(iter(engine_of(pod).adapters))
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"x"', b"\xff"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000, b'{"a":' * 50_000, b'{"a":' + b"9" * 5000 + b"}"], ids=range(8)
+)
 async def test_a_body_that_is_no_object_is_a_bad_request(pod: RunningPod, raw: bytes) -> None:
     assert (await pod.ask("POST", "/v1/completions", raw)).status == 400
 
@@ -211,6 +213,37 @@ async def test_inner_calls_carry_the_key_and_so_do_clients(tmp_path: Path) -> No
         assert (await pod.chat()).status == 200
         assert (await pod.client.ask("GET", "/gatevalve/readyz")).status == 200
         assert (await pod.client.ask("GET", "/health")).status == 200
+
+
+FIELDS: dict[str, Any] = {
+    "lora_request": {"lora_name": "x", "lora_int_id": 1, "lora_path": "/tmp/x"},
+    "lora_name": "x",
+    "lora_path": "/tmp/x",
+    "adapter": "x",
+    "adapter_id": "x",
+    "served_model_name": "tiny",
+    "extra_body": {"model": "tiny"},
+    "vllm_xargs": {"model": "tiny"},
+    "Model": "tiny",
+    "model ": "tiny",
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_no_other_field_chooses_what_answers(pod: RunningPod, path: str, field: str) -> None:
+    plain, odd = [
+        await pod.ask("POST", path, {"model": "support", "messages": [], "prompt": "x", **more}) for more in ({}, {field: FIELDS[field]})
+    ]
+    assert engine_of(pod).asked[-1]["model"] == next(iter(engine_of(pod).adapters))
+    assert odd.json["choices"] == plain.json["choices"]
+
+
+async def test_feedback_is_taken_for_ids_served_and_lands_with_their_channel_whatever_alias_it_names(pod: RunningPod) -> None:
+    reply = (await pod.chat()).json["id"]
+    assert (await pod.ask("POST", "/v1/feedback", {"id": reply, "score": 1, "model": "sales"})).status == 422
+    assert (await pod.ask("POST", "/v1/feedback", {"id": reply[:-1] + "x", "score": 1})).status == 404
+    assert (await pod.ask("POST", "/v1/feedback", {"id": reply, "score": 1})).status == 202
 
 
 async def test_an_oversized_document_is_cut_off(pod: RunningPod) -> None:

@@ -1,22 +1,34 @@
-"""Manifests of Jobs: a channel's variables reach the container and never take the place of the operator's own."""
+"""Manifests of Jobs: which paths and secrets each container sees, and that nothing of a channel's takes the place of the operator's own."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from support.world import World, channel_spec
 
 ENV = [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "VLLM_HOST_IP", "value": "0.0.0.0"}, {"name": "HOME", "value": "/root"}]
 
 
-def environments(step: str) -> dict[str, list[dict[str, Any]]]:
-    """The environment of each container of a step's Job in a channel that sets ENV everywhere."""
-    world = World(spec=channel_spec(training={"pod": {"env": ENV}}, evaluation={"pod": {"env": ENV}}))
+def pod_of(step: str, **channel: Any) -> dict[str, Any]:
+    """The Pod of a step's Job."""
+    world = World(spec=channel_spec(**channel))
     world.run()
     world.apply("monday")
     world.run()
-    pod = next(job for job in world.jobs.values() if job.view.step == step).manifest["spec"]["template"]["spec"]
-    return {container["name"]: container["env"] for container in (*pod.get("initContainers", ()), *pod["containers"])}
+    pod: dict[str, Any] = next(job for job in world.jobs.values() if job.view.step == step).manifest["spec"]["template"]["spec"]
+    return pod
+
+
+def containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {container["name"]: container for container in (*pod.get("initContainers", ()), *pod["containers"])}
+
+
+def environments(step: str) -> dict[str, list[dict[str, Any]]]:
+    """The environment of each container of a step's Job in a channel that sets ENV everywhere."""
+    found = containers(pod_of(step, training={"pod": {"env": ENV}}, evaluation={"pod": {"env": ENV}}))
+    return {name: container["env"] for name, container in found.items()}
 
 
 def in_force(env: list[dict[str, Any]]) -> dict[str, Any]:
@@ -42,5 +54,47 @@ def test_the_evaluation_engine_stays_on_the_loopback_whatever_the_channel_says()
 
 
 def test_containers_with_keys_see_nothing_of_the_channels_variables() -> None:
-    containers = environments("evaluate") | environments("snapshot")
-    assert all("OMP_NUM_THREADS" not in in_force(containers[name]) for name in ("publish", "evaluate", "snapshot"))
+    seen = environments("evaluate") | environments("snapshot")
+    assert all("OMP_NUM_THREADS" not in in_force(seen[name]) for name in ("publish", "evaluate", "snapshot"))
+
+
+def volumes_seen(step: str) -> dict[str, dict[str, bool]]:
+    """Volumes of each container of a step, with whether they are read-only; /tmp is everyone's."""
+    mounts = {name: container["volumeMounts"] for name, container in containers(pod_of(step)).items()}
+    return {name: {item["name"]: item.get("readOnly", False) for item in found if item["name"] != "tmp"} for name, found in mounts.items()}
+
+
+SEEN: dict[str, dict[str, dict[str, bool]]] = {
+    "snapshot": {"snapshot": {"data": False, "models": True}},
+    "train": {"train": {"data": False, "models": True}},
+    "evaluate": {
+        "publish": {"data": False, "arms": False, "models": True},
+        "engine": {"arms": True, "models": True, "shm": False},
+        "evaluate": {"data": True, "sealed": False},
+    },
+}
+
+
+@pytest.mark.parametrize("step", SEEN)
+def test_a_container_sees_only_the_volumes_that_its_work_needs(step: str) -> None:
+    assert volumes_seen(step) == SEEN[step]
+
+
+def test_the_engine_loads_its_arms_from_the_pods_own_directory() -> None:
+    pod = pod_of("evaluate")
+    args = containers(pod)["engine"]["args"]
+    modules = [argument.partition("=")[2] for argument in args[args.index("--lora-modules") + 1 :]]
+    assert modules
+    assert all(path.startswith("/gatevalve/arms/") for path in modules)
+    assert next(volume for volume in pod["volumes"] if volume["name"] == "arms") == {"name": "arms", "emptyDir": {}}
+
+
+@pytest.mark.parametrize("step", ["snapshot", "train", "evaluate"])
+def test_only_the_evaluator_mounts_sealed_items_and_only_those_that_split_hold_keys(step: str) -> None:
+    pod = pod_of(step)
+    holders = {name: [item["name"] for item in each["env"] if "valueFrom" in item] for name, each in containers(pod).items()}
+    wanted = {"snapshot": ["GATEVALVE_SPLIT_KEY"], "evaluate": ["GATEVALVE_SPLIT_KEY", "GATEVALVE_SEAL_SEED"]}
+    assert {name: keys for name, keys in holders.items() if keys} == ({step: wanted[step]} if step in wanted else {})
+    assert any(volume["name"] == "sealed" for volume in pod["volumes"]) == (step == "evaluate")
+    assert pod["automountServiceAccountToken"] is False
+    assert pod.get("shareProcessNamespace", False) is False

@@ -17,6 +17,8 @@ from support.chart import NAMESPACE, Helm, Rendering, environment, mounts
 
 pytestmark = pytest.mark.timeout(1200)  # the first run on a machine builds helm
 
+ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+POLICIES = ("attempts", "claims", "endings", "keys", "persons", "releases", "sessions", "statuses", "tokens", "workloads")
 OPERATOR, POOL = "gatevalve-operator", "gatevalve-pool-support"
 CRDS = Path(__file__).parents[3] / "crds"
 
@@ -42,6 +44,9 @@ def test_the_plain_chart_is_an_operator_its_rights_its_keys_and_its_claims(plain
         ("ServiceAccount", "gatevalve-trainer"),
         ("Role", OPERATOR),
         ("RoleBinding", OPERATOR),
+        ("Role", "gatevalve-editor"),
+        ("Role", "gatevalve-viewer"),
+        *((kind, f"{part}.{NAMESPACE}.gatevalve.dev") for kind in ADMISSION for part in POLICIES),
         ("Secret", names.SIGNING_SECRET),
         ("Secret", names.SEAL_SECRET),
         ("ConfigMap", names.KEYS_CONFIGMAP),
@@ -57,8 +62,9 @@ def test_a_pool_adds_a_deployment_and_a_service(plain: Rendering, pooled: Render
     assert pooled.kinds() - plain.kinds() == {("Deployment", POOL), ("Service", "support")}
 
 
-def test_everything_but_the_shared_kinds_lies_in_the_releases_namespace(pooled: Rendering) -> None:
-    assert {found["metadata"].get("namespace") for found in pooled.manifests if found["kind"] != "CustomResourceDefinition"} == {NAMESPACE}
+def test_everything_but_the_shared_kinds_and_admission_lies_in_the_releases_namespace(pooled: Rendering) -> None:
+    cluster_wide = {"CustomResourceDefinition", *ADMISSION}
+    assert {found["metadata"].get("namespace") for found in pooled.manifests if found["kind"] not in cluster_wide} == {NAMESPACE}
 
 
 def test_the_chart_installs_the_same_kinds_as_kubectl_would(plain: Rendering) -> None:

@@ -140,7 +140,8 @@ def test_rejected_weights_offered_again_are_refused_by_digest():
     world.gain = 0.5
     uid = world.apply("tuesday")
     world.run()
-    assert world.state(uid) == "Rejected"
+    assert (world.state(uid), decided(world, uid)) == ("Errored", "Quarantined")
+    assert world.story().count("Test:TestOpened") == 1
     assert world.answering() == {entry(0)}
 
 
@@ -153,7 +154,8 @@ def test_weights_that_were_rolled_back_are_refused_when_they_come_again():
     world.edit(pin=None)
     uid = world.apply("tuesday")
     world.run()
-    assert (world.state(uid), world.story()[-1]) == ("Rejected", "Reject:NotAuthorized")
+    assert (world.state(uid), decided(world, uid)) == ("Errored", "Quarantined")
+    assert world.story()[-1] == "Rollback:Pinned"
 
 
 def test_an_adapter_trained_from_another_parent_than_the_incumbent_is_aborted_even_when_its_status_was_wiped():
@@ -275,7 +277,7 @@ def test_manual_approval_promotes_only_with_the_evidence_the_person_saw():
     assert world.state(uid) == "Accepted"
     seen = world.candidates[uid].status.evidence
     assert seen is not None
-    approve(world, uid, "Approve", seen.digest)
+    world.approve(uid, "Approve", seen.digest)
     world.run()
     assert (world.state(uid), world.log[-1].spec.reason, world.log[-1].spec.actor) == ("Promoted", "Approved", "ann")
 
@@ -287,7 +289,7 @@ def test_a_denial_or_an_approval_of_other_evidence_aborts(decision, evidence):
     world.run()
     status = world.candidates[uid].status
     assert status.evidence is not None
-    approve(world, uid, decision, evidence or status.evidence.digest)
+    world.approve(uid, decision, evidence or status.evidence.digest)
     world.run()
     assert world.state(uid) == "Aborted"
     assert world.answering() == {entry(0)}
@@ -353,15 +355,6 @@ def run_until(world: World, last: str) -> None:
         world._tick()
 
 
-def approve(world: World, uid: str, decision: str, evidence: str) -> None:
-    from gatevalve.contracts.kinds import Approval
-
-    old = world.candidates[uid]
-    assert old.spec is not None
-    approval = Approval.parse({"decision": decision, "by": "ann", "evidenceDigest": evidence})
-    world.candidates[uid] = replace(old, spec=old.spec.model_copy(update={"approval": approval}))
-
-
 def test_a_promotion_that_does_not_settle_is_rolled_back_and_its_weights_are_quarantined():
     world = opened(pods=[SimPod("pod-a", fails=True)])
     uid = world.apply("monday")
@@ -418,11 +411,12 @@ def test_a_promotion_whose_configmap_is_lost_is_still_verified_before_it_is_comm
     world.apply("monday")
     run_until(world, "Promote:GatePassed")
     world.pods[0].fails = True
-    world.committed = None
+    world.replay(None)
     for _ in range(10):
         world.reconcile()
         world._tick()
-    assert world.committed is None
+    assert world.committed is not None
+    assert world.committed.document.routes[0].entry == entry(0)
     assert world.answering() == {entry(0)}
 
 

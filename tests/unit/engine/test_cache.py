@@ -12,6 +12,7 @@ from gatevalve.io.ports import (
     ADAPTER_CANDIDATES,
     ADAPTER_CHANNELS,
     ADAPTER_RELEASES,
+    CONFIGMAPS,
     GATE_POLICIES,
     JOBS,
     PODS,
@@ -72,6 +73,16 @@ def test_managed_fields_are_not_kept() -> None:
     assert "managedFields" not in (cache.get(PODS, "a") or {})["metadata"]
 
 
+def test_of_configmaps_only_ours_are_kept_and_of_those_the_head() -> None:
+    cache = ObjectCache()
+    for name in ("gatevalve-pool-p", "gatevalve-keys", "kube-root-ca.crt", "gatevalve"):
+        cache.put(CONFIGMAPS, {**thing(name, 1), "data": {"key": "a long document"}})
+    assert [(item["metadata"]["name"], "data" in item) for item in cache.all(CONFIGMAPS)] == [
+        ("gatevalve-keys", False),
+        ("gatevalve-pool-p", False),
+    ]
+
+
 def world() -> ObjectCache:
     """Channels a and b on pool p, c on pool q; a and c name policy strict."""
     cache = ObjectCache()
@@ -94,6 +105,8 @@ CONCERNS: dict[str, tuple[Resource, KubeObject, set[str]]] = {
     "a policy concerns the channels that name it": (GATE_POLICIES, thing("strict", 2), {"a", "c"}),
     "a job concerns the channel on its label": (JOBS, thing("j", 2, labels={LABEL_CHANNEL: "b"}), {"b"}),
     "a pod concerns every channel of its pool": (PODS, thing("pod", 2, labels={LABEL_POOL: "p"}), {"a", "b"}),
+    "a pool's ConfigMap concerns every channel of the pool, also without labels": (CONFIGMAPS, thing("gatevalve-pool-p", 2), {"a", "b"}),
+    "the ConfigMap of keys concerns every channel": (CONFIGMAPS, thing("gatevalve-keys", 2), {"a", "b", "c"}),
     "a pod of no pool concerns none": (PODS, thing("pod", 2), set()),
 }
 

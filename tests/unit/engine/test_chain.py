@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.kinds import AdapterReleaseSpec, Opening
 from gatevalve.contracts.reasons import Action
-from gatevalve.engine.chain import Chain, belongs_to, compare, copy_of, exported, read_link, verify_chain
+from gatevalve.engine.chain import Chain, belongs_to, compare, copy_of, every_problem, exported, read_link, verify_chain
 from gatevalve.io.ports import KubeObject
 from gatevalve.io.signing import Signer
 from support.engine_world import CHANNEL_UID, DIGEST, draft, release_object, sealed_log, signer
@@ -125,6 +125,17 @@ def test_the_log_is_sound_only_up_to_the_place_where(sentence: str, key: Signer)
     assert complaint in (chain.problem or "")
 
 
+def test_every_problem_is_told_and_not_only_the_first(key: Signer) -> None:
+    objects = things(key, 8)
+    objects[1]["spec"]["message"] = objects[2]["spec"]["message"] = "edited"
+    del objects[4]
+    _replaced(objects, 5, key.seal(draft(6), DIGEST))
+    problems = every_problem("support", objects, lambda thing: read_link(thing, key.verify_key))
+    told = ["support-000001: its digest", "support-000002: its digest", "support-000004 is missing", "support-000006: it follows"]
+    assert [problem[: len(start)] for problem, start in zip(problems, told, strict=True)] == told
+    assert chain_of(key, objects).problem == problems[0]
+
+
 def test_an_entry_signed_with_another_key_breaks_the_log(key: Signer, tmp_path: Path) -> None:
     objects = things(key, 2)
     forger = signer(tmp_path, "forger")
@@ -179,6 +190,13 @@ def test_an_external_copy_with_other_bytes_is_a_problem(key: Signer) -> None:
     objects = things(key)
     copies = copies_of(objects) | {(CHANNEL_UID, 1): sha256(b"other")}
     assert "000001.json differs" in (compare(chain_of(key, objects), copies) or "")
+
+
+def test_what_can_be_no_entrys_copy_differs_and_counts_as_no_copy(key: Signer) -> None:
+    objects = things(key)
+    chain, copies = chain_of(key, objects), copies_of(objects) | {(CHANNEL_UID, 1): None}
+    assert "000001.json differs" in (compare(chain, copies) or "")
+    assert [exported(link, copies) for link in chain.links] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(

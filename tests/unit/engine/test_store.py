@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,9 @@ from typing import Any
 import pytest
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, StoreError
+from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, MissingError, StoreError
 from gatevalve.contracts.names import evidence_dir, log_file
-from gatevalve.io.store import Area, FileLog, SealedEvidence, within
+from gatevalve.io.store import REPORT_BYTES, Area, FileLog, SealedEvidence, within
 from support.engine_world import CHANNEL_UID, DIGEST
 
 TEST_ENTRY = "support-000001"
@@ -97,6 +99,97 @@ async def test_a_store_that_hangs_is_given_up() -> None:
         await within(time.sleep, 0.5, seconds=0.05)
 
 
+# ---- what somebody puts among the copies
+
+
+async def test_names_that_are_no_entrys_are_ignored(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path))
+    await log.publish(CHANNEL_UID, 0, b"zero")
+    for name in ("1.json", "0000002.json", "00000\u00b2.json", "000003.json.bak", "notes.txt", "-00004.json"):
+        (tmp_path / CHANNEL_UID / name).write_bytes(b"x")
+    assert await log.sequences(CHANNEL_UID) == {0}
+
+
+def _linked(path: Path) -> None:
+    (path.parent.parent / "elsewhere").write_bytes(b"zero")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def _huge(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(REPORT_BYTES + 1)
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a link to the right bytes": _linked,
+    "a link to nothing": lambda path: path.symlink_to("/nowhere"),
+    "a pipe that nobody writes to": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a huge file": _huge,
+}
+
+
+@pytest.mark.parametrize("sentence", FOREIGN)
+async def test_no_entrys_copy_is_read_from_or_written_over(sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / log_file(CHANNEL_UID, 0)
+    path.parent.mkdir()
+    FOREIGN[sentence](path)
+    log = FileLog(area(tmp_path))
+    for attempt in (log.read(CHANNEL_UID, 0), log.publish(CHANNEL_UID, 0, b"zero")):
+        with pytest.raises(IntegrityError):
+            await attempt
+
+
+async def test_a_missing_file_is_told_from_a_missing_volume(tmp_path: Path) -> None:
+    log = FileLog(area(tmp_path / "volume"))
+    with pytest.raises(StoreError, match="mount the volume") as unmounted:
+        await log.read(CHANNEL_UID, 0)
+    assert not isinstance(unmounted.value, MissingError)
+    (tmp_path / "volume").mkdir()
+    with pytest.raises(MissingError):
+        await log.read(CHANNEL_UID, 0)
+
+
+# ---- a disk that is full or read-only
+
+FULL_DISK = """
+import asyncio, os, subprocess, sys
+from pathlib import Path
+from gatevalve.contracts.errors import StoreError
+from gatevalve.io.store import Area, FileLog
+
+root, uid = Path(sys.argv[1]), "uid"
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", root], check=True)
+log, entry = FileLog(Area(str(root))), b"x" * 40_000
+
+def refused(reason):
+    try:
+        asyncio.run(log.publish(uid, 1, entry))
+    except StoreError as error:
+        assert reason in str(error), error
+    else:
+        raise AssertionError("published")
+    assert asyncio.run(log.sequences(uid)) == {0}
+    assert os.listdir(root / uid) == ["000000.json"]
+
+asyncio.run(log.publish(uid, 0, b"zero"))
+(root / "ballast").write_bytes(b"x" * 30_000)
+refused("No space left on device")
+subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+refused("Read-only file system")
+subprocess.run(["mount", "-o", "remount,rw", root], check=True)
+(root / "ballast").unlink()
+asyncio.run(log.publish(uid, 1, entry))
+assert asyncio.run(log.read(uid, 1)) == entry
+"""
+
+
+def test_on_a_full_or_read_only_disk_nothing_half_written_is_seen_and_the_copy_is_made_once_there_is_room(tmp_path: Path) -> None:
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 # ---- evidence
 
 
@@ -163,7 +256,7 @@ def _remove(root: Path) -> None:
 SPOILT: dict[str, tuple[Callable[[Path], None], type[GatevalveError]]] = {
     "the pairs were cut short": (_truncate, IntegrityError),
     "the report was touched": (_touch_report, IntegrityError),
-    "the pairs are gone": (_remove, StoreError),
+    "the pairs are gone": (_remove, MissingError),
 }
 
 
@@ -174,6 +267,8 @@ async def test_evidence_is_refused_when(sentence: str, tmp_path: Path) -> None:
     spoil(tmp_path)
     with pytest.raises(error):
         await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, pairs)
+    with pytest.raises(error):
+        await SealedEvidence(area(tmp_path)).recorded(CHANNEL_UID, TEST_ENTRY, report)
 
 
 MISFITS: dict[str, tuple[dict[str, Any], type[GatevalveError]]] = {

@@ -5,9 +5,10 @@ import pytest
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError
-from gatevalve.contracts.files import Item
+from gatevalve.contracts.files import Item, RoundManifest
 from gatevalve_trainer.evaluate import items
 from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
+from gatevalve_trainer.evaluate.marks import mark_of
 from gatevalve_trainer.evaluate.seeds import drawing_seed, request_seed, seal_seed_from_environment
 from gatevalve_trainer.evaluate.suites import Keys, load_suites
 from gatevalve_trainer.split import split_side
@@ -116,7 +117,7 @@ def test_a_round_that_exists_is_reused_and_not_drawn_again(tmp_path: Path) -> No
     write_suites(tmp_path)
     first = load(tmp_path)
     work = job(tmp_path)
-    again = load_suites(work, Area(work.data), Area(work.sealed), Keys(bytes(32), SPLIT))  # another seed would draw other items
+    again = load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, bytes(32)))  # another split would draw other items
     assert again[0].items == first["target"]
 
 
@@ -141,6 +142,35 @@ def test_sealed_items_that_were_changed_are_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"kind":"buy"', b'"kind":"bye"'))
     with pytest.raises(IntegrityError, match=r"items-target\.jsonl"):
         load(tmp_path)
+
+
+def planted(root: Path, seal: bytes | None) -> None:
+    """A round with easy items, right in every name and digest, as somebody without the seal leaves it."""
+    write_suites(root)
+    load(root)
+    directory = root / "sealed/channel-uid/rounds/000003"
+    raw = to_lines(tuple(single_turn(f"Say 1, please ({number})", "1") for number in range(40)))
+    manifest = RoundManifest.parse_json((directory / "MANIFEST.json").read_bytes())
+    facts = tuple(fact.model_copy(update={"sha256": sha256(raw)}) for fact in manifest.suites)
+    unmarked = manifest.model_copy(update={"suites": facts, "mark": None})
+    mark = None if seal is None else mark_of(seal, "round", unmarked.canonical())
+    (directory / "items-target.jsonl").write_bytes(raw)
+    (directory / "MANIFEST.json").write_bytes(unmarked.model_copy(update={"mark": mark}).canonical())
+
+
+@pytest.mark.parametrize("seal", [None, bytes(32)], ids=["without a mark", "with a mark of another seal"])
+def test_items_that_no_evaluation_drew_are_refused(seal: bytes | None, tmp_path: Path) -> None:
+    planted(tmp_path, seal)
+    with pytest.raises(ContractError, match=r"MANIFEST\.json: was not written by an evaluation"):
+        load(tmp_path)
+
+
+def test_a_round_that_is_a_link_to_another_is_refused(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    load(tmp_path)
+    (tmp_path / "sealed/channel-uid/rounds/000004").symlink_to("000003")
+    with pytest.raises(ContractError, match="round 4: was drawn for another channel or policy"):
+        load(tmp_path, round=4)
 
 
 def test_a_fixed_suite_with_other_bytes_names_the_suite(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import ARMS, Arm, EvidenceReport, PairRow
 from gatevalve_trainer.evaluate.answers import Answer
 from gatevalve_trainer.evaluate.evidence import pair_rows, publish_evidence, publish_file, published_evidence, table_bytes
+from gatevalve_trainer.evaluate.marks import mark_of
 from gatevalve_trainer.evaluate.suites import Keys, LoadedSuite, load_suites
 from gatevalve_trainer.store import Area
 from support.evaluation import SEAL, SPLIT, job, write_suites
@@ -67,7 +68,7 @@ def test_equal_rows_give_equal_bytes_without_a_time_in_them(tmp_path: Path) -> N
 
 
 def published(root: Path, engine: str = "vllm 0.32.0") -> str:
-    return publish_evidence(Area(job(root).sealed), job(root), suites(root), table(root), engine).evidence_digest
+    return publish_evidence(Area(job(root).sealed), job(root), suites(root), table(root), engine, SEAL).evidence_digest
 
 
 def test_the_digest_of_the_report_is_what_the_job_says(tmp_path: Path) -> None:
@@ -86,14 +87,14 @@ def test_the_digest_of_the_report_is_what_the_job_says(tmp_path: Path) -> None:
 
 def test_a_finished_test_is_reported_again(tmp_path: Path) -> None:
     digest = published(tmp_path)
-    found = published_evidence(Area(job(tmp_path).sealed), job(tmp_path))
+    found = published_evidence(Area(job(tmp_path).sealed), job(tmp_path), SEAL)
     assert found is not None
     assert found.evidence_digest == digest == published(tmp_path)
 
 
 def test_a_test_without_a_report_has_no_evidence(tmp_path: Path) -> None:
     publish_file(tmp_path / FOLDER / "pairs.jsonl.gz", b"x")
-    assert published_evidence(Area(job(tmp_path).sealed), job(tmp_path)) is None
+    assert published_evidence(Area(job(tmp_path).sealed), job(tmp_path), SEAL) is None
 
 
 def test_a_different_report_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
@@ -116,15 +117,49 @@ FOREIGN = {
 }
 
 
+def planted(root: Path, seal: bytes | None) -> None:
+    """A report as somebody without the seal writes it: right in every name and digest."""
+    published(root)
+    path = root / FOLDER / "report.json"
+    report = EvidenceReport.parse_json(path.read_bytes()).model_copy(update={"mark": None})
+    mark = None if seal is None else mark_of(seal, "report.json", report.canonical())
+    path.write_bytes(report.model_copy(update={"mark": mark}).canonical())
+
+
+@pytest.mark.parametrize("seal", [None, bytes(32)], ids=["without a mark", "with a mark of another seal"])
+def test_a_report_that_no_evaluation_wrote_is_refused(seal: bytes | None, tmp_path: Path) -> None:
+    planted(tmp_path, seal)
+    with pytest.raises(ContractError, match=r"report\.json: was not written by an evaluation"):
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path), SEAL)
+
+
+def test_a_report_of_another_round_cannot_take_this_ones_mark(tmp_path: Path) -> None:
+    published(tmp_path)
+    path = tmp_path / FOLDER / "report.json"
+    path.write_bytes(EvidenceReport.parse_json(path.read_bytes()).model_copy(update={"round": 4}).canonical())
+    with pytest.raises(ContractError, match="was not written by an evaluation"):
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path, round=4), SEAL)
+
+
+@pytest.mark.parametrize("target", ["nowhere", "pairs.jsonl.gz"], ids=["to nothing", "to a file with the same bytes"])
+def test_a_link_where_evidence_goes_is_refused_and_not_followed(target: str, tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / FOLDER / "pairs.jsonl.gz").write_bytes(b"table")
+    (tmp_path / FOLDER / "link").symlink_to(target)
+    with pytest.raises(ContractError, match="holds other evidence"):
+        publish_file(tmp_path / FOLDER / "link", b"table")
+    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["link", "pairs.jsonl.gz"]
+
+
 @pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
 def test_a_report_made_for_something_else_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
     published(tmp_path)
     with pytest.raises(ContractError, match="was made for another test"):
-        published_evidence(Area(job(tmp_path).sealed), job(tmp_path, **changes))
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path, **changes), SEAL)
 
 
 def test_a_report_whose_table_was_changed_is_refused(tmp_path: Path) -> None:
     published(tmp_path)
     (tmp_path / FOLDER / "pairs.jsonl.gz").write_bytes(b"other")
     with pytest.raises(IntegrityError, match=r"pairs\.jsonl\.gz"):
-        published_evidence(Area(job(tmp_path).sealed), job(tmp_path))
+        published_evidence(Area(job(tmp_path).sealed), job(tmp_path), SEAL)

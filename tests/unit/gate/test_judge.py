@@ -248,7 +248,7 @@ TIGHTER: dict[str, GatePolicySpec] = {
     "a higher floor": policy_of(guard={"floorBasisPoints": 9750}),
     "a narrower range of lengths": policy_of(behaviour={"lengthRatioPercent": {"min": 90, "max": 120}}),
     "no missing answers": policy_of(evidence={"maxMissingBasisPoints": 0, "minClusters": 30}),
-    "more clusters": policy_of(evidence={"maxMissingBasisPoints": 500, "minClusters": 41}),
+    "more clusters": policy_of(items=41, evidence={"maxMissingBasisPoints": 500, "minClusters": 41}),
 }
 
 

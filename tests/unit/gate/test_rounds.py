@@ -76,8 +76,11 @@ def rollback(digest: str | None) -> AdapterReleaseSpec:
     return serving(Action.ROLLBACK, digest)
 
 
-def policy_entry(policy: GatePolicySpec) -> AdapterReleaseSpec:
-    return entry(Action.POLICY, EntryReason.POLICY_CHANGED, policy=policy)
+def policy_entry(policy: GatePolicySpec, reason: EntryReason = EntryReason.POLICY_CHANGED) -> AdapterReleaseSpec:
+    return entry(Action.POLICY, reason, policy=policy)
+
+
+UNAPPROVED = policy_entry(OTHER, EntryReason.POLICY_UNAPPROVED)
 
 
 Log = list[AdapterReleaseSpec]
@@ -94,6 +97,14 @@ ROUNDS: dict[str, tuple[Log, GatePolicySpec, str | None, tuple[int, int]]] = {
     "another policy": ([opened(), look(1), policy_entry(OTHER)], OTHER, None, (2, 0)),
     "another policy that no entry tells of yet": ([opened(), look(1)], OTHER, None, (2, 0)),
     "another policy and back": ([opened(), look(1), policy_entry(OTHER), policy_entry(POLICY)], POLICY, None, (2, 0)),
+    "another policy that nobody approved": ([opened(), look(1), UNAPPROVED], POLICY, None, (1, 1)),
+    "another policy that nobody approved, and back, again and again": (
+        [opened(), look(1), UNAPPROVED, policy_entry(POLICY), UNAPPROVED, look(1)],
+        POLICY,
+        None,
+        (1, 2),
+    ),
+    "another policy that a person approved": ([opened(), look(1), policy_entry(OTHER, EntryReason.POLICY_APPROVED)], OTHER, None, (2, 0)),
     "the same policy told again": ([opened(), look(1), policy_entry(POLICY)], POLICY, None, (1, 1)),
     "another incumbent": ([opened(), look(1), accept(1), promote(A), look(2, A), rollback(None)], POLICY, None, (3, 0)),
     "another incumbent and back": (

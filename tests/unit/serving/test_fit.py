@@ -91,6 +91,7 @@ UNFIT: dict[str, tuple[Tensors, dict[str, Any], str]] = {
     "a feature nobody has heard of": (lora_tensors(0), lora_config(use_hyperlora={"x": 1}), "use_hyperlora"),
     "another alpha than stated": (lora_tensors(0), lora_config(lora_alpha=32), "lora_alpha 32"),
     "other target modules than stated": (lora_tensors(0), lora_config(target_modules=["q_proj"]), "target_modules"),
+    "target modules that are no names": (lora_tensors(0), lora_config(target_modules=["q_proj", 1]), "target_modules"),
     "a pattern for target modules": (lora_tensors(0), lora_config(target_modules="all-linear"), "target_modules"),
 }
 
@@ -128,7 +129,9 @@ def test_weights_that_are_no_safetensors_are_unsupported(tmp_path: Path, raw: by
         check_fit(tmp_path / "adapter", manifest(), BASE_DIGEST, shapes_below(tiny_base(tmp_path / "base")), LIMITS)
 
 
-@pytest.mark.parametrize("raw", [b"{", json.dumps([1]).encode()], ids=["no JSON", "no object"])
+@pytest.mark.parametrize(
+    "raw", [b"{", json.dumps([1]).encode(), b"[" * 100_000, b"{}" + b" " * (2 << 20)], ids=["no JSON", "no object", "too deep", "too long"]
+)
 def test_a_config_that_is_no_object_is_unsupported(tmp_path: Path, raw: bytes) -> None:
     write_peft(tmp_path / "adapter", lora_tensors(0), lora_config())
     (tmp_path / "adapter" / ADAPTER_CONFIG).write_bytes(raw)

@@ -146,6 +146,43 @@ def test_a_spoilt_local_copy_is_fetched_again(tmp_path: Path) -> None:
     assert weights.read_bytes() == good
 
 
+def link_elsewhere(copy: Path) -> None:
+    elsewhere = copy.rename(copy.with_name("elsewhere"))
+    copy.symlink_to(elsewhere)
+
+
+def file_instead(copy: Path) -> None:
+    copy.rename(copy.with_name("elsewhere"))
+    copy.write_text("x")
+
+
+def link_weights(copy: Path) -> None:
+    weights = copy / ADAPTER_WEIGHTS
+    weights.symlink_to(weights.rename(copy.parent / "weights"))
+
+
+CHANGED: dict[str, Callable[[Path], object]] = {
+    "a file more": lambda copy: (copy / "adapter_model.bin").write_bytes(b"a pickle"),
+    "a directory more": lambda copy: (copy / "more").mkdir(),
+    "weights that are a link": link_weights,
+    "a link in its place": link_elsewhere,
+    "a file in its place": file_instead,
+    "no MANIFEST": lambda copy: (copy / MANIFEST).unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
+def test_a_local_copy_that_somebody_changed_is_made_anew_from_the_store(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    data, adapter = published(tmp_path)
+    copy = fetched(tmp_path, data, adapter).path
+    change(copy)
+    fetched(tmp_path, data, adapter)
+    assert not copy.is_symlink()
+    assert sorted(path.name for path in copy.iterdir()) == [MANIFEST, ADAPTER_CONFIG, ADAPTER_WEIGHTS]
+    assert not any(path.is_symlink() for path in copy.iterdir())
+    assert (copy / ADAPTER_WEIGHTS).read_bytes() == (data / adapter.uri / ADAPTER_WEIGHTS).read_bytes()
+
+
 def test_what_lies_beside_the_two_files_never_comes_along(tmp_path: Path) -> None:
     data, adapter = published(tmp_path)
     (data / adapter.uri / "adapter_model.bin").write_bytes(b"a pickle")
@@ -162,6 +199,16 @@ def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
 
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Something else in the place of a published adapter's file."""
+
+    def spoil(path: Path) -> None:
+        (path / name).unlink()
+        make(path / name)
+
+    return spoil
+
+
 SPOILT: dict[str, tuple[Callable[[Path], object], PodReason]] = {
     "no directory": (lambda path: path.rename(path.with_name("elsewhere")), PodReason.ADAPTER_MISSING),
     "no MANIFEST, as while it is being published": (lambda path: (path / MANIFEST).unlink(), PodReason.ADAPTER_MISSING),
@@ -172,6 +219,23 @@ SPOILT: dict[str, tuple[Callable[[Path], object], PodReason]] = {
     ),
     "a byte too many": (lambda path: rewrite(path / ADAPTER_WEIGHTS, lambda raw: raw + b"x"), PodReason.DIGEST_MISMATCH),
     "a MANIFEST of another adapter": (lambda path: edit_manifest(path, digest="sha256:" + "9" * 64), PodReason.DIGEST_MISMATCH),
+    "weights that are a directory": (
+        instead(ADAPTER_WEIGHTS, Path.mkdir),
+        PodReason.ADAPTER_UNSUPPORTED,
+    ),
+    "weights that are a pipe": (
+        instead(ADAPTER_WEIGHTS, os.mkfifo),
+        PodReason.ADAPTER_UNSUPPORTED,
+    ),
+    "weights that lead to another file": (
+        instead(ADAPTER_WEIGHTS, lambda path: path.symlink_to("/etc/hostname")),
+        PodReason.DIGEST_MISMATCH,
+    ),
+    "a MANIFEST that never ends": (
+        instead(MANIFEST, lambda path: path.symlink_to("/dev/zero")),
+        PodReason.ADAPTER_UNSUPPORTED,
+    ),
+    "a MANIFEST that nests too deep": (lambda path: (path / MANIFEST).write_text("[" * 100_000), PodReason.ADAPTER_UNSUPPORTED),
     "a MANIFEST with other files": (lambda path: edit_manifest(path, files=[]), PodReason.ADAPTER_UNSUPPORTED),
     "a MANIFEST that is none": (lambda path: (path / MANIFEST).write_text("{}"), PodReason.ADAPTER_UNSUPPORTED),
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gatevalve.contracts.errors import ContractError
-from gatevalve_trainer.train.parameters import SPECS, read_parameters
+from gatevalve.contracts.recipes import SPECS
+from gatevalve_trainer.train.parameters import read_parameters
 
 DOCS = Path(__file__).parents[3] / "docs/training.md"
 

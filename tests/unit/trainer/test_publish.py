@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,44 +11,32 @@ import pytest
 
 from gatevalve.contracts.canonical import Digest
 from gatevalve.contracts.errors import ContractError, IntegrityError
-from gatevalve.contracts.files import AdapterManifest, Probe
+from gatevalve.contracts.files import AdapterManifest
 from gatevalve.contracts.jobs import PublishInput
 from gatevalve.contracts.kinds import AdapterShape
-from gatevalve.contracts.names import adapter_dir, work_dir
-from gatevalve_trainer.adapter.files import adapter_digest, file_facts
-from gatevalve_trainer.adapter.shape import LoraShape, canonical_config
+from gatevalve.contracts.names import adapter_dir, arm_dir, work_dir
+from gatevalve_trainer.adapter.files import adapter_digest
 from gatevalve_trainer.publish import run
+from support.made_adapters import made_adapter
 from support.training import CANDIDATE_UID, CHANNEL_UID, SHAPE, job, tiny_base
 
 WORK = f"{work_dir(CHANNEL_UID, CANDIDATE_UID)}/train-1"
-SHAPE_MADE = LoraShape(8, 16, ("q_proj", "v_proj"))
 OTHER_DIGEST = f"sha256:{'1' * 64}"
-PROBE = Probe(prompt_token_ids=(1,), token_ids=(2,), adapter_logprobs=("-0.5",), base_logprobs=("-1.5",))
 
 
 def made(data: Path, weights: bytes = b"weights", config: bytes | None = None, **changes: Any) -> Digest:
     """An adapter in work/ as train leaves it; publish never looks into the weights."""
-    files = {"adapter_config.json": config or canonical_config("tiny-words", SHAPE_MADE), "adapter_model.safetensors": weights}
-    facts: dict[str, Any] = {
-        "digest": adapter_digest(files),
-        "files": file_facts(files),
-        "base_digest": tiny_base().digest,
-        "rank": 8,
-        "alpha": 16,
-        "target_modules": SHAPE_MADE.target_modules,
-        "probes": (PROBE,),
-    }
-    manifest = AdapterManifest(**{**facts, **changes})
-    directory = data / WORK
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, content in {**files, "MANIFEST.json": manifest.canonical()}.items():
-        (directory / name).write_bytes(content)
-    return adapter_digest(files)
+    return made_adapter(data / WORK, weights, config, **changes)
 
 
 def publish(data: Path, digest: str, **fields: Any) -> None:
-    wanted = {"base": tiny_base(), "adapter": SHAPE, "adapter_digest": digest, "produced_by": "train-1"}
+    wanted = {"arms": arms(data).as_uri(), "base": tiny_base(), "adapter": SHAPE, "adapter_digest": digest, "produced_by": "train-1"}
     run(PublishInput(**job("publish", data, **{**wanted, **fields})))
+
+
+def arms(data: Path) -> Path:
+    """The evaluation Pod's own directory."""
+    return data.parent / f"{data.name}-arms"
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -114,6 +103,30 @@ def test_an_attempt_that_lacks_a_file_is_refused(tmp_path: Path, name: str) -> N
 
 
 ARMS = ("incumbent_digest", "anchor_digest")
+
+
+def test_the_engine_gets_a_copy_of_every_arm_and_nothing_else(tmp_path: Path) -> None:
+    published, candidate = two_adapters(tmp_path)
+    publish(tmp_path, candidate, incumbent_digest=published, anchor_digest=published)
+    assert sorted(path.name for path in arms(tmp_path).iterdir()) == sorted(arm_dir(digest) for digest in (published, candidate))
+    for digest in (published, candidate):
+        assert adapter_digest(contents(arms(tmp_path) / arm_dir(digest))) == digest
+
+
+def test_a_pod_that_starts_again_hands_over_the_same_arms(tmp_path: Path) -> None:
+    published, candidate = two_adapters(tmp_path)
+    publish(tmp_path, candidate, incumbent_digest=published)
+    shutil.rmtree(arms(tmp_path) / arm_dir(published))  # killed between two arms
+    publish(tmp_path, candidate, incumbent_digest=published)
+    assert adapter_digest(contents(arms(tmp_path) / arm_dir(published))) == published
+
+
+def test_an_arm_that_is_there_with_other_bytes_is_refused(tmp_path: Path) -> None:
+    published, candidate = two_adapters(tmp_path)
+    publish(tmp_path, candidate, incumbent_digest=published)
+    (arms(tmp_path) / arm_dir(published) / "adapter_model.safetensors").write_bytes(b"other")
+    with pytest.raises(IntegrityError, match="holds other bytes than were verified"):
+        publish(tmp_path, candidate, incumbent_digest=published)
 
 
 def two_adapters(data: Path) -> tuple[Digest, Digest]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
 from gatevalve.contracts.files import FileFact
+from gatevalve_trainer.evaluate.evidence import publish_file
 from gatevalve_trainer.store import Area, local_directory
 
 
@@ -46,6 +49,47 @@ def test_names_leave_out_what_a_killed_writer_left(area: Area, tmp_path: Path) -
     (tmp_path / "d/.tmp-0123").write_bytes(b"half")
     assert area.names("d") == ["x"]
     assert area.names("absent") == []
+
+
+def aged(path: Path, hours: float) -> Path:
+    """The same path, last written so many hours ago."""
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then), follow_symlinks=False)
+    return path
+
+
+def leavings(directory: Path, hours: float) -> None:
+    """What killed writers left: half an adapter, and a file."""
+    (directory / ".tmp-0123/inner").mkdir(parents=True)
+    (directory / ".tmp-0123/inner/x").write_bytes(b"half")
+    (directory / ".tmp-4567").write_bytes(b"half")
+    aged(directory / ".tmp-0123", hours)
+    aged(directory / ".tmp-4567", hours)
+
+
+@pytest.mark.parametrize(("hours", "left"), [(25, []), (23, [".tmp-0123", ".tmp-4567"])], ids=["a day later", "on the same day"])
+def test_publishing_sweeps_what_killed_writers_left(area: Area, tmp_path: Path, hours: float, left: list[str]) -> None:
+    leavings(tmp_path / "adapters", hours)
+    area.publish("adapters/b", {"x": b"1"})
+    assert sorted(path.name for path in (tmp_path / "adapters").iterdir()) == [*left, "b"]
+
+
+@pytest.mark.parametrize(("hours", "left"), [(25, []), (23, [".tmp-0123", ".tmp-4567"])], ids=["a day later", "on the same day"])
+def test_publishing_evidence_sweeps_what_killed_writers_left(tmp_path: Path, hours: float, left: list[str]) -> None:
+    leavings(tmp_path / "evidence", hours)
+    publish_file(tmp_path / "evidence/report.json", b"{}")
+    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == [*left, "report.json"]
+
+
+def test_sweeping_follows_no_link_and_takes_nothing_else(area: Area, tmp_path: Path) -> None:
+    area.publish("adapters/a", {"x": b"1"})
+    aged(tmp_path / "adapters/a", 1000)
+    link = tmp_path / "adapters/.tmp-89ab"
+    link.symlink_to("a")
+    aged(link, 1000)
+    area.publish("adapters/b", {"x": b"1"})
+    assert sorted(path.name for path in (tmp_path / "adapters").iterdir()) == ["a", "b"]
+    assert (tmp_path / "adapters/a/x").read_bytes() == b"1"
 
 
 def test_a_missing_file_is_a_store_error(area: Area) -> None:

@@ -14,9 +14,10 @@ from gatevalve.contracts.files import Arm, EvidenceReport, FileFact, Item, PairR
 from gatevalve.contracts.jobs import EvaluateInput, EvidenceResult
 from gatevalve.contracts.names import evidence_dir
 from gatevalve_trainer.evaluate.answers import Answer
+from gatevalve_trainer.evaluate.marks import check_mark, mark_of
 from gatevalve_trainer.evaluate.schedule import answering_arms, arm_models
 from gatevalve_trainer.evaluate.suites import LoadedSuite
-from gatevalve_trainer.store import TEMPORARY, Area
+from gatevalve_trainer.store import TEMPORARY, Area, sweep_stale
 
 REPORT, PAIRS, JOURNAL = "report.json", "pairs.jsonl.gz", "partial.jsonl"
 
@@ -51,23 +52,28 @@ def table_bytes(rows: Iterator[PairRow]) -> bytes:
     return zlib.compress(b"".join(row.canonical() + b"\n" for row in rows), wbits=GZIP_WINDOW)
 
 
-def publish_evidence(sealed: Area, job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: bytes, engine: str) -> EvidenceResult:
+def publish_evidence(
+    sealed: Area, job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: bytes, engine: str, seal: bytes
+) -> EvidenceResult:
     """Write the table, then the report; raises ContractError when other bytes are there already."""
     directory = sealed.path(evidence_dir(job.channel_uid, job.test_entry))
     fact = FileFact(path=PAIRS, size=len(pairs), sha256=sha256(pairs))
-    report = _report(job, suites, fact, engine).canonical()
+    unmarked = _report(job, suites, fact, engine)
+    report = unmarked.model_copy(update={"mark": mark_of(seal, REPORT, unmarked.canonical())}).canonical()
     publish_file(directory / PAIRS, pairs)
     publish_file(directory / REPORT, report)
     return EvidenceResult(evidence_digest=sha256(report), pairs_digest=fact.sha256)
 
 
-def published_evidence(sealed: Area, job: EvaluateInput) -> EvidenceResult | None:
-    """The complete evidence of this very test, verified, or None; raises ContractError when it was made for something else."""
+def published_evidence(sealed: Area, job: EvaluateInput, seal: bytes) -> EvidenceResult | None:
+    """The complete evidence of this very test, verified, or None; raises ContractError when it was planted or made for something else."""
     directory = evidence_dir(job.channel_uid, job.test_entry)
     if not sealed.exists(f"{directory}/{REPORT}"):
         return None
     raw = sealed.read(f"{directory}/{REPORT}")
-    report = EvidenceReport.parse_json(raw)
+    marked = EvidenceReport.parse_json(raw)
+    report = marked.model_copy(update={"mark": None})
+    check_mark(seal, REPORT, report.canonical(), marked.mark, f"{directory}/{REPORT}")
     if report != _report(job, (), report.pairs, report.engine).model_copy(update={"suites": report.suites}):
         raise ContractError(f"{directory}/{REPORT}", "was made for another test", "evidence is never overwritten; open a new test")
     sealed.read_named(directory, report.pairs)
@@ -77,12 +83,13 @@ def published_evidence(sealed: Area, job: EvaluateInput) -> EvidenceResult | Non
 def publish_file(path: Path, data: bytes) -> None:
     """Make a file appear whole; equal bytes count as done, other bytes raise ContractError and stay as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_stale(path.parent)
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     _write_through(temporary, data)
     try:
         os.link(temporary, path)  # fails when the name is taken, where a rename would replace it
     except FileExistsError as error:
-        if path.read_bytes() != data:
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
             raise ContractError(str(path), "holds other evidence", "two attempts measured differently; open a new test") from error
     finally:
         temporary.unlink()

@@ -12,6 +12,7 @@ from gatevalve.contracts.files import Arm
 from gatevalve.contracts.jobs import EvaluateInput
 from gatevalve.contracts.model import Contract, DigestField
 from gatevalve_trainer.evaluate.answers import Answer
+from gatevalve_trainer.evaluate.marks import check_mark, mark_of
 from gatevalve_trainer.evaluate.suites import LoadedSuite
 
 
@@ -33,19 +34,19 @@ def journal_head(job: EvaluateInput, suites: tuple[LoadedSuite, ...]) -> Journal
 
 
 class Journal:
-    """An append-only file: one head, then one answer a line; a torn last line is cut off."""
+    """An append-only file: one head, then one answer a line behind its mark; a torn last line is cut off."""
 
-    def __init__(self, path: Path, head: JournalHead) -> None:
-        self._path = path
+    def __init__(self, path: Path, head: JournalHead, seal: bytes) -> None:
+        self._path, self._seal, self._what = path, seal, f"answer {head.digest_of()}"
         self.answers: dict[tuple[str, str, Arm], Answer] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+        self._descriptor = _opened(path)
         self._resume(head)
 
     def append(self, answer: Answer) -> None:
         """Keep an answer; it outlives the process at once, and the machine from the next `sync` on."""
         self._keep(answer)
-        self._write(answer.canonical())
+        self._write(self._marked(answer.canonical()))
 
     def sync(self) -> None:
         """Make everything appended so far outlive the machine."""
@@ -61,17 +62,24 @@ class Journal:
     def _resume(self, head: JournalHead) -> None:
         raw = self._path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]
-        os.ftruncate(self._descriptor, len(whole))
         lines = whole.splitlines()
-        if not lines:
-            self._write(head.canonical())
-            return
-        if lines[0] != head.canonical():
+        if lines and lines[0] != head.canonical():
             raise ContractError(
                 str(self._path), "was written for another test, arm or item set", "evidence is never reused; open a new test"
             )
-        for line in lines[1:]:
-            self._keep(Answer.parse_json(line))
+        os.ftruncate(self._descriptor, len(whole))
+        if not lines:
+            self._write(head.canonical())
+        for number, line in enumerate(lines[1:], start=2):
+            self._keep(self._read(number, line))
+
+    def _read(self, number: int, line: bytes) -> Answer:
+        mark, _, text = line.partition(b" ")
+        check_mark(self._seal, self._what, text, mark.decode("ascii", "replace"), f"{self._path} line {number}")
+        return Answer.parse_json(text)
+
+    def _marked(self, line: bytes) -> bytes:
+        return f"{mark_of(self._seal, self._what, line)} ".encode() + line
 
     def _keep(self, answer: Answer) -> None:
         if self.answers.setdefault(answer.key, answer) != answer:
@@ -79,3 +87,13 @@ class Journal:
 
     def _write(self, line: bytes) -> None:
         os.write(self._descriptor, line + b"\n")
+
+
+def _opened(path: Path) -> int:
+    """A descriptor for reading and appending; raises ContractError for a link, through which another file would be written."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640)
+    except OSError as error:
+        if path.is_symlink():
+            raise ContractError(str(path), "is a link", "find out who made it, remove it and open a new test") from error
+        raise

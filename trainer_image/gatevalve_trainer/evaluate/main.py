@@ -32,16 +32,16 @@ def run(job: EvaluateInput, patience: Patience | None = None) -> EvidenceResult:
     Raises ContractError when an input or earlier evidence is not what the job names, BackendUnavailable when the engine does not answer.
     """
     _check(job)
-    sealed = Area(job.sealed)
-    if (known := published_evidence(sealed, job)) is not None:
+    sealed, keys = Area(job.sealed), Keys(seal_seed_from_environment(), split_key_from_environment())
+    if (known := published_evidence(sealed, job, keys.seal)) is not None:
         log("evidence verified", test=job.test_entry)
         return known
-    suites = load_suites(job, Area(job.data), sealed, Keys(seal_seed_from_environment(), split_key_from_environment()))
+    suites = load_suites(job, Area(job.data), sealed, keys)
     path = sealed.path(f"{evidence_dir(job.channel_uid, job.test_entry)}/{JOURNAL}")
-    with Journal(path, journal_head(job, suites)) as journal, STOP.deferred():
+    with Journal(path, journal_head(job, suites), keys.seal) as journal, STOP.deferred():
         engine = asyncio.run(_measure(job, suites, journal, patience or Patience()))
         pairs = table_bytes(pair_rows(job, suites, journal.answers))
-    result = publish_evidence(sealed, job, suites, pairs, engine)
+    result = publish_evidence(sealed, job, suites, pairs, engine, keys.seal)
     path.unlink(missing_ok=True)
     return result
 

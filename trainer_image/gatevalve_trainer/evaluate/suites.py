@@ -14,15 +14,19 @@ from gatevalve.contracts.jobs import EvaluateInput
 from gatevalve.contracts.names import MANIFEST, round_dir
 from gatevalve.contracts.policy import FixedItems, Generator, Suite
 from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
+from gatevalve_trainer.evaluate.marks import check_mark, mark_of
 from gatevalve_trainer.evaluate.seeds import drawing_seed
 from gatevalve_trainer.phases import log
 from gatevalve_trainer.store import Area
 from gatevalve_trainer.tasks.plugin import load
 
+ROUND = "round"
+"""What the mark of a round's manifest is for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The two secrets of drawing: the sealed seed and the key of the split."""
+    """The two secrets of an evaluation: the sealed seed and the key of the split."""
 
     seal: bytes
     split: bytes
@@ -70,10 +74,10 @@ def _round_suites(job: EvaluateInput, sealed: Area, keys: Keys) -> dict[str, Loa
     directory = round_dir(job.channel_uid, job.round)
     if not sealed.exists(f"{directory}/{MANIFEST}"):
         drawn = {suite.name: _drawn(job, suite, source, keys) for suite, source in _generated(job)}
-        sealed.publish(directory, _round_files(job, drawn))
+        sealed.publish(directory, _round_files(job, drawn, keys.seal))
         log("round drawn", round=job.round, items={name: len(items) for name, items in drawn.items()})
     # Read back even what was just written: all tests of a round run on the same bytes or not at all.
-    manifest = _manifest(job, sealed, directory)
+    manifest = _manifest(job, sealed, directory, keys.seal)
     facts = {fact.name: fact for fact in manifest.suites}
     return {suite.name: _round_suite(suite, source, facts[suite.name], sealed, directory) for suite, source in _generated(job)}
 
@@ -88,22 +92,25 @@ def _drawn(job: EvaluateInput, suite: Suite, source: Generator, keys: Keys) -> t
     return draw(load(source.generator), source.count, rng, keys.split)
 
 
-def _round_files(job: EvaluateInput, drawn: dict[str, tuple[Item, ...]]) -> dict[str, bytes]:
+def _round_files(job: EvaluateInput, drawn: dict[str, tuple[Item, ...]], seal: bytes) -> dict[str, bytes]:
     files = {_items_file(name): to_lines(items) for name, items in drawn.items()}
     facts = tuple(
         SuiteFact(name=name, path=_items_file(name), items=len(items), sha256=sha256(files[_items_file(name)]))
         for name, items in drawn.items()
     )
     manifest = RoundManifest(channel_uid=job.channel_uid, number=job.round, policy_digest=job.policy_digest, suites=facts)
-    return {**files, MANIFEST: manifest.canonical()}
+    marked = manifest.model_copy(update={"mark": mark_of(seal, ROUND, manifest.canonical())})
+    return {**files, MANIFEST: marked.canonical()}
 
 
 def _items_file(suite: str) -> str:
     return f"items-{suite}.jsonl"
 
 
-def _manifest(job: EvaluateInput, sealed: Area, directory: str) -> RoundManifest:
-    manifest = RoundManifest.parse_json(sealed.read(f"{directory}/{MANIFEST}"))
+def _manifest(job: EvaluateInput, sealed: Area, directory: str, seal: bytes) -> RoundManifest:
+    marked = RoundManifest.parse_json(sealed.read(f"{directory}/{MANIFEST}"))
+    manifest = marked.model_copy(update={"mark": None})
+    check_mark(seal, ROUND, manifest.canonical(), marked.mark, f"{directory}/{MANIFEST}")
     held = (manifest.channel_uid, manifest.number, manifest.policy_digest)
     wanted = (job.channel_uid, job.round, job.policy_digest)
     names = tuple(fact.name for fact in manifest.suites)

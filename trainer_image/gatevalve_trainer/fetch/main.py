@@ -26,7 +26,7 @@ from gatevalve_trainer.adapter.shape import LoraShape, check_fits_channel
 from gatevalve_trainer.adapter.write import adapter_bytes, check_reload, write_files, write_manifest
 from gatevalve_trainer.fetch.config import rank_and_alpha
 from gatevalve_trainer.phases import Phases
-from gatevalve_trainer.store import Area, local_directory, verified_base
+from gatevalve_trainer.store import Area, local_directory, readable, verified_base
 
 ALLOWED_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, "README.md")
 """What an artifact may hold; PEFT writes the README, and it is not taken over."""
@@ -62,7 +62,8 @@ def run(job: FetchInput) -> AdapterResult:
 def artifact_directory(artifact: Artifact) -> Path:
     """The artifact's directory; raises IntegrityError for another digest, ContractError unless it holds exactly an adapter's files."""
     directory = local_directory("artifact.uri", artifact.uri)
-    actual = directory_digest(directory)
+    with readable("artifact.uri", artifact.uri):
+        actual = directory_digest(directory)
     if actual != artifact.digest:
         raise IntegrityError(
             f"artifact.digest: {artifact.uri} has digest {actual}, expected {artifact.digest}; copy it again or correct the digest"

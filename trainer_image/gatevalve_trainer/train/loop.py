@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from gatevalve.contracts.kinds import Recipe
+from gatevalve.contracts.recipes import Recipe
 from gatevalve_trainer.adapter.logprobs import token_logprobs
 from gatevalve_trainer.errors import Diverged, Terminated
 from gatevalve_trainer.stopping import StopSignal

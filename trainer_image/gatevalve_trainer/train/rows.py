@@ -11,7 +11,7 @@ from math import ceil
 
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import SnapshotRow
-from gatevalve.contracts.kinds import Recipe
+from gatevalve.contracts.recipes import Recipe
 from gatevalve_trainer.errors import NoSignal
 
 MIN_ROWS = 16

@@ -1,0 +1,127 @@
+"""Policies compared: whether another policy asks at least as much in everything; one line says for each field which way is stricter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from gatevalve.contracts.policy import GatePolicySpec, RoundBudget, Suite
+
+T = TypeVar("T")
+
+
+class Relation(StrEnum):
+    """What a policy is to the one in force."""
+
+    EQUAL = "Equal"
+    STRICTER = "Stricter"
+    LOOSER = "Looser"
+    INCOMPARABLE = "Incomparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which two policies differ, and what the new value is to the old one."""
+
+    field: str
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[T]):
+    """The order of one field: `rank` grows with strictness; None means that another value is neither stricter nor looser."""
+
+    field: str
+    value: Callable[[T], Any]
+    rank: Callable[[Any], Any] | None = None
+
+
+def _more(value: int) -> int:
+    return value
+
+
+def _less(value: float | Fraction) -> float | Fraction:
+    return -value
+
+
+def _per_test(budget: RoundBudget) -> Fraction:
+    return Fraction(budget.alpha_basis_points, budget.max_tests)
+
+
+SUITE: tuple[Line[Suite], ...] = (
+    # Another role, other items, another scorer or another way of asking measures something else.
+    Line("role", lambda suite: suite.role),
+    Line("items.generator", lambda suite: suite.items.generator),
+    Line("items.uri", lambda suite: suite.items.uri),
+    Line("items.digest", lambda suite: suite.items.digest),
+    Line("verifier", lambda suite: suite.verifier),
+    Line("sampling.temperature", lambda suite: suite.sampling.temperature),
+    Line("sampling.maxTokens", lambda suite: suite.sampling.max_tokens),
+    # With one decode losses are counted, with several means are taken: other statistics, not a stricter one.
+    Line("decodes", lambda suite: suite.decodes),
+    # The error rates hold for any number of items; fewer leave them to a rougher approximation and less of the population is seen.
+    Line("items.count", lambda suite: suite.items.count, _more),
+    Line("minEffectBasisPoints", lambda suite: suite.min_effect_basis_points, _more),
+    Line("marginBasisPoints", lambda suite: suite.margin_basis_points, _less),
+    Line("floorBasisPoints", lambda suite: suite.floor_basis_points, _more),
+)
+"""Of suites with one name."""
+
+POLICY: tuple[Line[GatePolicySpec], ...] = (
+    Line("round.alphaBasisPoints", lambda policy: policy.round.alpha_basis_points, _less),
+    # More tests share the round's alpha among them, so each gets less; what a round may release wrongly is alpha, the line above.
+    Line("round.maxTests", lambda policy: _per_test(policy.round), _less),
+    Line("guardAlphaBasisPoints", lambda policy: policy.guard_alpha_basis_points, _less),
+    Line("behaviour.lengthRatioPercent.min", lambda policy: policy.behaviour.length_ratio_percent.min, _more),
+    Line("behaviour.lengthRatioPercent.max", lambda policy: policy.behaviour.length_ratio_percent.max, _less),
+    Line("evidence.maxMissingBasisPoints", lambda policy: policy.evidence.max_missing_basis_points, _less),
+    Line("evidence.minClusters", lambda policy: policy.evidence.min_clusters, _more),
+)
+"""Of everything but the suites."""
+
+
+def compare(old: GatePolicySpec, new: GatePolicySpec) -> Relation:
+    """What `new` is to `old`: Stricter when no field is looser, Equal when it is the same policy."""
+    found = {difference.relation for difference in differences(old, new)}
+    if not found:
+        return Relation.EQUAL
+    return found.pop() if len(found) == 1 else Relation.INCOMPARABLE
+
+
+def differences(old: GatePolicySpec, new: GatePolicySpec) -> tuple[Difference, ...]:
+    """Every field in which two policies differ, as people write it; none when they are one policy."""
+    found = [*_suites(old, new), *_lines("", POLICY, old, new)]
+    if not found and old != new:
+        found = [Difference("the order of suites", Relation.INCOMPARABLE)]
+    return tuple(found)
+
+
+def _suites(old: GatePolicySpec, new: GatePolicySpec) -> Iterator[Difference]:
+    """Suites matched by name: one that is gone asks for less, one more asks for more."""
+    before, after = ({suite.name: suite for suite in policy.suites} for policy in (old, new))
+    for name in sorted(before.keys() | after.keys()):
+        where = f"suite {name}"
+        if name not in after:
+            yield Difference(where, Relation.LOOSER)
+        elif name not in before:
+            yield Difference(where, Relation.STRICTER)
+        else:
+            yield from _lines(f"{where} ", SUITE, before[name], after[name])
+
+
+def _lines(where: str, lines: tuple[Line[T], ...], old: T, new: T) -> Iterator[Difference]:
+    for line in lines:
+        relation = _relation(line, line.value(old), line.value(new))
+        if relation is not Relation.EQUAL:
+            yield Difference(where + line.field, relation)
+
+
+def _relation(line: Line[T], old: Any, new: Any) -> Relation:
+    if old == new:
+        return Relation.EQUAL
+    if line.rank is None or old is None or new is None:
+        return Relation.INCOMPARABLE
+    return Relation.STRICTER if line.rank(new) > line.rank(old) else Relation.LOOSER
