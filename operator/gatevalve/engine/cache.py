@@ -34,7 +34,8 @@ ConfigMaps are told apart by name: whoever edits a document can remove its label
 """
 
 GRAVES = 10_000
-"""Deleted uids that are remembered, so that a list or an event older than the deletion does not bring an object back."""
+"""Deleted uids that are remembered with their last version, so that a list or an event older than the deletion does not bring an object
+back; a newer one does, because etcd was given it again."""
 
 
 class ObjectCache:
@@ -43,7 +44,7 @@ class ObjectCache:
     def __init__(self) -> None:
         """Start empty."""
         self._objects: dict[Resource, dict[str, KubeObject]] = {resource: {} for resource in WATCHED}
-        self._graves: OrderedDict[str, None] = OrderedDict()
+        self._graves: OrderedDict[str, int] = OrderedDict()
 
     def get(self, resource: Resource, name: str) -> KubeObject | None:
         """An object by name."""
@@ -59,7 +60,9 @@ class ObjectCache:
         if resource is CONFIGMAPS and not _is_ours(name):
             return False
         old = self._objects[resource].get(name)
-        if uid in self._graves or (old is not None and old["metadata"]["uid"] == uid and _version(new) <= _version(old)):
+        if self._graves.get(uid, -1) >= _version(new) or (
+            old is not None and old["metadata"]["uid"] == uid and _version(new) <= _version(old)
+        ):
             return False
         self._objects[resource][name] = _trimmed(resource, new)
         return True
@@ -69,7 +72,7 @@ class ObjectCache:
         name, uid = gone["metadata"]["name"], gone["metadata"]["uid"]
         if resource is CONFIGMAPS and not _is_ours(name):
             return
-        self._graves[uid] = None
+        self._graves[uid] = _version(gone)
         while len(self._graves) > GRAVES:
             self._graves.popitem(last=False)
         old = self._objects[resource].get(name)

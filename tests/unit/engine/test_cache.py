@@ -56,6 +56,14 @@ def test_an_event_that_comes_after_the_deletion_does_not_bring_an_object_back() 
     assert names(cache) == []
 
 
+def test_an_object_that_etcd_was_given_again_after_its_deletion_is_known_again() -> None:
+    cache = ObjectCache()
+    cache.put(PODS, thing("a", 9))
+    cache.drop(PODS, thing("a", 10))
+    assert cache.put(PODS, thing("a", 11))
+    assert names(cache) == [("a", "11")]
+
+
 def test_a_list_removes_what_it_lacks_unless_that_is_younger_than_the_list() -> None:
     cache = ObjectCache()
     cache.put(PODS, thing("gone", 5))

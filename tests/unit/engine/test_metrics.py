@@ -17,7 +17,7 @@ from gatevalve.contracts.reasons import Action, CandidateState, ChannelCondition
 from gatevalve.contracts.serving import EngineLimits, PodReport
 from gatevalve.decide import plan as plans
 from gatevalve.decide.conditions import with_condition
-from gatevalve.decide.view import ChannelView, LogView, ObjectMeta, PodView, PolicyView, PoolView, View
+from gatevalve.decide.view import ChannelView, LogView, ObjectMeta, PodView, PoolView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.metrics import Metrics
 from gatevalve.gate.disclosure import PUBLIC_REASON
@@ -51,9 +51,9 @@ def told() -> Told:
     return Told()
 
 
-def view(pool: PoolView | None = None, log: LogView | None = None, policy: PolicyView | None = None) -> View:
+def view(pool: PoolView | None = None, log: LogView | None = None) -> View:
     channel = ChannelView(ObjectMeta("support", "uid-1"), world.channel_spec(), AdapterChannelStatus())
-    return View(NOW, settings("sha256:" + "0" * 64), "support", channel, policy, log or LogView(), pool=pool or PoolView())
+    return View(NOW, settings("sha256:" + "0" * 64), "support", channel, None, log or LogView(), pool=pool or PoolView())
 
 
 # ---- from the start
@@ -182,7 +182,7 @@ def test_the_time_of_the_last_whole_verification_is_shown_and_nothing_before_it(
 
 
 def test_gauges_and_errors_of_a_channel_end_with_it(told: Told) -> None:
-    told.metrics.observed(view(PoolView(pods=(pod("a", "evil"),)), log_of(WAITS)), plans.Plan())
+    told.metrics.observed(view(PoolView(pods=(pod("a", "evil"),))), plans.Plan())
     told.metrics.verified("support", NOW)
     told.metrics.observed(replace(view(), channel=None), plans.Plan())
     gone = {metric.full_name for metric in METRICS if metric.kind == "gauge"} | {"gatevalve_reconcile_errors_total"}
