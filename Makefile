@@ -23,8 +23,8 @@ demo: venv ## Tell the whole story on a real control plane: traffic, candidates,
 	@.venv/bin/python -m demo $(ARGS)
 
 .PHONY: test
-test: lint rig ## Lint, then every test. ARGS="--kubeconfig FILE": against another cluster.
-	.venv/bin/pytest $(ARGS)
+test: lint rig ## Lint, then every test, cluster tests beside the others. ARGS="--kubeconfig FILE": against another cluster.
+	.venv/bin/pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
 .PHONY: test-unit
 test-unit: venv ## Tests of pure code (under a minute).

@@ -17,16 +17,18 @@ from gatevalve.contracts.kinds import (
     Train,
 )
 from gatevalve.contracts.names import adapter_name, evidence_dir
-from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, EventReason, Step, Verdict
+from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason, EventReason, Step, Verdict
 from gatevalve.contracts.recipes import effective_parameters
 from gatevalve.decide import entries
 from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState
 from gatevalve.decide.candidate_status import Found, made_by, status_update
 from gatevalve.decide.case import Case
+from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.ends import ended, last_told
 from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, Plan
+from gatevalve.decide.view import JobView
 from gatevalve.gate.rounds import next_test
 
 SEGMENT_WAITS = 4
@@ -214,14 +216,22 @@ def _no_evidence(case: Case, test: AdapterReleaseSpec, message: str) -> Plan:
 
 def _not_done(case: Case, state: CandidateState, step: StepState, found: Found | None = None) -> Plan:
     if isinstance(step, Running):
-        waiting = f": {step.job.waiting}" if step.job.waiting else ""
-        statuses = status_update(case, state, found, running=f"Job {step.job.name}{waiting}")
+        statuses = status_update(case, state, found, running=_seen_of(case, step.job))
         return Plan(statuses=statuses, requeue_seconds=_next_look(case))
     if isinstance(step, Pause):
         return Plan(statuses=status_update(case, state, found), requeue_seconds=step.seconds)
     if isinstance(step, Ended):
         return _ended(case, step)
     return ended(case, CandidateState.ERRORED, ConditionReason.STEP_FAILED, "the attempt ended without a result; see its log")
+
+
+def _seen_of(case: Case, job: JobView) -> str:
+    """What a running attempt waits for; a Pod that is gone with its deadline leaves what it said last."""
+    name = f"Job {job.name}"
+    if job.waiting:
+        return f"{name}: {job.waiting}"
+    told = condition_of(case.status.conditions, CandidateCondition.DECIDED)
+    return told.message if told is not None and not job.has_pod and told.message.startswith(f"{name}: ") else name
 
 
 def _ended(case: Case, step: Ended) -> Plan:

@@ -91,7 +91,7 @@ class JobView:
     """One attempt of one candidate's step, with what its Pod said.
 
     `exit_code` is of the container that failed, or 0; absent while it runs or when the Pod is gone.
-    `parent_digest` is the parent that the attempt was started with ('' = the base).
+    `parent_digest` is the parent that the attempt was started with ('' = the base). Without `has_pod` nobody can say what it waits for.
     """
 
     name: str
@@ -110,6 +110,7 @@ class JobView:
     parent_digest: str = ""
     finished_at: datetime | None = None
     deleting: bool = False
+    has_pod: bool = True
 
 
 @dataclass(frozen=True, slots=True)

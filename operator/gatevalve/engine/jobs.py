@@ -47,6 +47,7 @@ def job_view(job: KubeObject, pods: Iterable[KubeObject]) -> JobView | None:
         parent_digest=_parent(job),
         finished_at=instant(end["lastTransitionTime"]) if end and end.get("lastTransitionTime") else None,
         deleting="deletionTimestamp" in job["metadata"],
+        has_pod=pod is not None,
     )
 
 

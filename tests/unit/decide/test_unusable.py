@@ -88,7 +88,8 @@ def test_of_the_parameters_that_a_training_job_gets(training: dict[str, Any], tr
     assert told in next(variable["value"] for variable in environment if variable["name"] == "GATEVALVE_JOB")
 
 
-def test_a_candidate_whose_pod_never_started_says_at_its_deadline_why() -> None:
+@pytest.mark.parametrize("its_pod", ["still there", "gone with the Job's deadline"])
+def test_a_candidate_whose_pod_never_started_says_at_its_deadline_why(its_pod: str) -> None:
     world = opened()
     uid = world.apply("stuck", deadline="10m")
     world.reconcile()
@@ -96,6 +97,10 @@ def test_a_candidate_whose_pod_never_started_says_at_its_deadline_why() -> None:
     for job in world.jobs.values():
         job.view = replace(job.view, waiting="Unschedulable: 0/1 nodes are available")
     world.reconcile()
+    if its_pod != "still there":
+        for job in world.jobs.values():
+            job.view = replace(job.view, waiting=None, has_pod=False)
+        world.reconcile()
     world.now += timedelta(minutes=11)
     world.run()
     (name,) = {job.name for job in world.candidates[uid].status.jobs}
