@@ -11,7 +11,7 @@ from typing import Any
 
 from demo.stage import CHANNEL, NAMESPACE, Stage, StoryError
 from gatevalve.contracts.names import DATA_PATH, adapter_dir, adapter_name
-from minicluster import ClusterError
+from minicluster.errors import CommandError
 
 ENGINE_PORT = 8000
 POOL_CONFIGMAP = "gatevalve-pool-support"
@@ -108,13 +108,16 @@ class Intruder:
     def _refused_by_kubectl(self, *args: str, stdin: str | None = None) -> str | None:
         try:
             self.stage.kubectl(*args, stdin=stdin)
-        except ClusterError as error:
-            return str(error).strip().splitlines()[-1]
+        except CommandError as error:
+            _, denied, why = error.stderr.strip().splitlines()[-1].partition("denied request: ")
+            if not denied:
+                raise
+            return why
         return None
 
     def _refused_by_pod(self, method: str, path: str, body: Mapping[str, object]) -> str | None:
         status, text = self._ask(method, path, body)[:2]
-        return None if status < 400 else f"{status} {text[:200]}"
+        return None if status < 400 else f"{status} {_said(text)}"
 
     def _answering(self) -> str | None:
         """The entry that a pod answers the alias from."""
@@ -133,3 +136,9 @@ class Intruder:
                     return reply.status, reply.read().decode(), reply.headers.get("x-gatevalve-release")
             except urllib.error.HTTPError as refused:
                 return refused.code, refused.read().decode(errors="replace"), None
+
+
+def _said(text: str) -> str:
+    """What a pod gives as its reason: the message of an error, or of a report."""
+    body = json.loads(text)
+    return str((body.get("error") or body)["message"])

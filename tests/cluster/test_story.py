@@ -56,7 +56,7 @@ def test_flip_and_rollback_take_about_a_second(outcome: Outcome):
 
 def test_the_log_tells_the_story_and_verifies(outcome: Outcome, stage: Stage):
     actions = [release["spec"]["action"] for release in releases(stage)]
-    assert actions == ["Open", "Test", "Accept", "Promote", "Test", "Reject", "Rollback"]
+    assert actions[:7] == ["Open", "Test", "Accept", "Promote", "Test", "Reject", "Rollback"]
     assert outcome.chain_ok
 
 

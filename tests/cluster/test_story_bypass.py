@@ -13,8 +13,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,10 @@ from gatevalve.contracts.names import (
     CERTIFICATE_FILE,
     DATA_PATH,
     KEYS_CONFIGMAP,
+    LABEL_ATTEMPT,
+    LABEL_CANDIDATE,
     LABEL_CHANNEL,
+    LABEL_STEP,
     digest_hex,
     inbox_dir,
 )
@@ -216,6 +220,24 @@ def test_a_key_of_somebody_else_is_not_trusted_and_the_operator_restores_its_own
     attacked.mended()
 
 
+# ---- evidence
+
+
+def test_evidence_of_another_candidate_put_in_place_before_the_verdict_makes_it_inconclusive(attacked: Attacked):
+    name = "evidence-swapped"
+    with attacked.untouched():
+        attacked.kubectl("create", send=artifact(attacked, name, weakened(attacked)))
+        swap_evidence_while_the_operator_is_away(attacked, name)
+        test = attacked.newest("Test")["metadata"]["name"]
+        ended = attacked.stage.finish_candidate(name)
+        attacked.told("Untampered", "False", "EvidenceForged", test)
+    assert ended["status"]["decision"]["verdict"] == "Inconclusive"
+    assert ended["status"]["decision"]["reason"] == "EvidenceUnsound"
+    attacked.event("Tampered", "EvidenceForged", test)
+    assert attacked.metric("tampering_total", reason="EvidenceForged") == 1
+    attacked.mended()
+
+
 # ---- statuses, parents, refused weights
 
 
@@ -301,28 +323,7 @@ def test_a_policy_made_again_looser_under_its_name_judges_nothing_until_a_person
     assert attacked.metric("policy_unapproved") == 0
 
 
-# ---- evidence
-
-
-def test_evidence_of_another_candidate_put_in_place_before_the_verdict_makes_it_inconclusive(attacked: Attacked):
-    name = "evidence-swapped"
-    with attacked.untouched():
-        attacked.kubectl("create", send=artifact(attacked, name, weakened(attacked)))
-        attacked.eventually("its evaluation", lambda: evaluation(attacked, name) is not None)
-        attacked.scale_operator(0)
-        attacked.eventually("its evaluation's end", lambda: (evaluation(attacked, name) or {}).get("status", {}).get("succeeded"), 600)
-        test = attacked.newest("Test")["metadata"]["name"]
-        put_in_place(
-            attacked.area("sealed") / "evidence", attacked.newest("Accept")["spec"]["gate"]["evidence"]["uri"].rsplit("/", 1)[1], test
-        )
-        attacked.scale_operator(1)
-        ended = attacked.stage.finish_candidate(name)
-        attacked.told("Untampered", "False", "EvidenceForged", test)
-    assert ended["status"]["decision"]["verdict"] == "Inconclusive"
-    assert ended["status"]["decision"]["reason"] == "EvidenceUnsound"
-    attacked.event("Tampered", "EvidenceForged", test)
-    assert attacked.metric("tampering_total", reason="EvidenceForged") == 1
-    attacked.mended()
+# ---- the audit
 
 
 def test_evidence_edited_after_the_verdict_is_found_by_verify_and_by_the_operators_audit_and_meanwhile_pods_refuse_a_forged_file(
@@ -336,16 +337,16 @@ def test_evidence_edited_after_the_verdict_is_found_by_verify_and_by_the_operato
     with edited(report):
         assert accept["metadata"]["name"] in verify_sealed(attacked)[1]
         with attacked.broken_log(accept["metadata"]["name"]):
-            attacked.scale_operator(0)
-            with attacked.without("keys", *edit), attacked.pod() as pod:
-                attacked.kubectl(*edit)
-                attacked.kubectl("annotate", "pod", attacked.stage.pool_pods()[0], "--overwrite", f"test/looked-at={time.time()}")
-                attacked.eventually("the pod to refuse its file", lambda: pod.report().get("reason") == "Unsigned")
-            attacked.scale_operator(1)
-            attacked.eventually("the document restored", lambda: committed(attacked) == held)
+            with attacked.without("keys", *edit):
+                with attacked.operator_away(), attacked.pod() as pod:
+                    attacked.kubectl(*edit)
+                    attacked.kubectl("annotate", "pod", attacked.stage.pool_pods()[0], "--overwrite", f"test/looked-at={time.time()}")
+                    attacked.eventually("the pod to refuse its file", lambda: pod.report().get("reason") == "Unsigned")
+                attacked.eventually("the document restored", lambda: committed(attacked) == held)
             attacked.event("Tampered", "DocumentForged", POOL_CONFIGMAP)
     assert verify_sealed(attacked) == (0, "")
-    attacked.restart_operator()
+    with attacked.operator_away():
+        pass
     attacked.mended()
 
 
@@ -489,9 +490,27 @@ def names_of(pod: Pod) -> list[str]:
     return [adapter["name"] for adapter in pod.report()["adapters"]]
 
 
-def evaluation(attacked: Attacked, name: str) -> dict[str, Any] | None:
-    jobs = attacked.stage.items("jobs", "--selector", f"gatevalve.dev/candidate={name},gatevalve.dev/step=evaluate")
-    return jobs[0] if jobs else None
+def swap_evidence_while_the_operator_is_away(attacked: Attacked, name: str) -> None:
+    """Put an accepted candidate's evidence in the place of this one's, between its evaluation and its verdict."""
+    accepted = attacked.newest("Accept")["spec"]["gate"]["evidence"]["uri"].rsplit("/", 1)[1]
+    for attempt in range(1, 4):  # an engine may fail, and only the operator starts the next attempt
+        job = partial(evaluation, attacked, name, attempt)
+        attacked.eventually(f"evaluation {attempt}", job)
+        with attacked.operator_away():
+            attacked.eventually("its end", partial(has_ended, job), seconds=600)
+            if job()["status"].get("succeeded"):
+                return put_in_place(attacked.area("sealed") / "evidence", accepted, attacked.newest("Test")["metadata"]["name"])
+    raise AssertionError(f"no evaluation of {name} has succeeded")
+
+
+def evaluation(attacked: Attacked, name: str, attempt: int) -> dict[str, Any]:
+    """The Job of an attempt at a candidate's evaluation; empty while there is none."""
+    wanted = f"{LABEL_CANDIDATE}={name},{LABEL_STEP}=evaluate,{LABEL_ATTEMPT}={attempt}"
+    return next(iter(attacked.stage.items("jobs", "--selector", wanted)), {})
+
+
+def has_ended(job: Callable[[], dict[str, Any]]) -> bool:
+    return not job()["status"].keys().isdisjoint({"succeeded", "failed"})
 
 
 def put_in_place(evidence: Path, of: str, at: str) -> None:

@@ -22,7 +22,8 @@ from minicluster.errors import ClusterError, CommandError
 OPERATOR, POOL = "deployment/gatevalve-operator", "gatevalve-pool-support"
 ENGINE_PORT, METRICS_PORT, ETCD_PORT = 8000, 8080, 2379
 PATIENCE_SECONDS = 300
-ASK_EVERY_SECONDS, ASK_ON_SECONDS = 0.1, 2.0
+ASK_EVERY_SECONDS, ASK_ON_SECONDS, FORWARD_SECONDS = 0.1, 2.0, 15.0
+LOST_FORWARDS = 2
 QUESTION = "What is two plus three?"
 
 Send = dict[str, Any]
@@ -39,9 +40,10 @@ class Reply:
 
 @dataclass
 class Asked:
-    """What clients of the alias saw: (status, entry) of every request."""
+    """What clients of the alias saw: (status, entry) of every reply, and how often the way to the pod was lost."""
 
     replies: Counter[tuple[int, str | None]] = field(default_factory=Counter)
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,27 @@ class Attacked:
         asked, stop = Asked(), threading.Event()
         with self.pod() as pod:
             before = pod.ask()
-            assert before.status == 200, before
-            thread = threading.Thread(target=ask_on, args=(pod, asked, stop), daemon=True)
-            thread.start()
-            try:
-                yield str(before.entry)
-                time.sleep(ASK_ON_SECONDS)
-            finally:
-                stop.set()
-                thread.join(PATIENCE_SECONDS)
+        assert before.status == 200, before
+        thread = threading.Thread(target=self._ask_on, args=(asked, stop), daemon=True)
+        thread.start()
+        try:
+            yield str(before.entry)
+            time.sleep(ASK_ON_SECONDS)
+        finally:
+            stop.set()
+            thread.join(PATIENCE_SECONDS)
         assert set(asked.replies) == {(200, before.entry)}, asked.replies
+        assert asked.lost <= LOST_FORWARDS
+
+    def _ask_on(self, asked: Asked, stop: threading.Event) -> None:
+        """Ask until told to stop, with a new port-forward now and then: one breaks under many connections."""
+        while not stop.is_set():
+            try:
+                with self.pod() as pod:
+                    ask_on(pod, asked, stop)
+            except (ClusterError, OSError, IndexError):
+                asked.lost += 1
+                stop.wait(1)
 
     def answers_from(self, entry: str) -> None:
         """Wait until the pod answers the alias from an entry."""
@@ -240,19 +253,17 @@ class Attacked:
         """Wait until something holds; fails with what people would look at."""
         self.stage.wait_for(what, seconds, holds)
 
-    def scale_operator(self, replicas: int) -> None:
-        """Stop or start the operator, and wait until it is so."""
-        self.kubectl("scale", OPERATOR, "--replicas", str(replicas))
+    @contextmanager
+    def operator_away(self) -> Iterator[None]:
+        """No operator runs meanwhile; afterwards a new process of it does, which remembers nothing."""
+        self.kubectl("scale", OPERATOR, "--replicas", "0")
         selector = ("--selector", "app.kubernetes.io/component=operator")
-        if replicas:
-            self.stage.kubectl("rollout", "status", OPERATOR, f"--timeout={PATIENCE_SECONDS}s", timeout=PATIENCE_SECONDS + 30)
-        else:
+        try:
             self.eventually("the operator to be gone", lambda: not self.stage.items("pods", *selector))
-
-    def restart_operator(self) -> None:
-        """A new process of the operator, which remembers nothing."""
-        self.scale_operator(0)
-        self.scale_operator(1)
+            yield
+        finally:
+            self.kubectl("scale", OPERATOR, "--replicas", "1")
+            self.stage.kubectl("rollout", "status", OPERATOR, f"--timeout={PATIENCE_SECONDS}s", timeout=PATIENCE_SECONDS + 30)
 
 
 @dataclass(frozen=True)
@@ -266,7 +277,7 @@ class Pod:
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json", **(headers or {})}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 return Reply(reply.status, _parsed(reply.read()), reply.headers.get(HEADER_RELEASE))
         except urllib.error.HTTPError as refused:
             return Reply(refused.code, _parsed(refused.read()))
@@ -314,13 +325,11 @@ class Etcd:
 
 
 def ask_on(pod: Pod, asked: Asked, stop: threading.Event) -> None:
-    """Ask through the alias until told to stop."""
-    while not stop.wait(ASK_EVERY_SECONDS):
-        try:
-            reply = pod.ask()
-            asked.replies[reply.status, reply.entry] += 1
-        except OSError as error:
-            asked.replies[0, repr(error)] += 1
+    """Ask through the alias for as long as one port-forward is used. Raises OSError when the way to the pod is lost."""
+    end = time.monotonic() + FORWARD_SECONDS
+    while not stop.wait(ASK_EVERY_SECONDS) and time.monotonic() < end:
+        reply = pod.ask()
+        asked.replies[reply.status, reply.entry] += 1
 
 
 def _key(entry: str) -> str:

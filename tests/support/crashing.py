@@ -129,8 +129,10 @@ class CrashingCluster:
         what = f"apply {resource.plural}/{body['metadata']['name']} {subresource}"
         return await self._write(what, lambda: self.real.apply(resource, body, manager, subresource))
 
-    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:
-        return await self._write(f"merge {resource.plural}/{name}", lambda: self.real.merge(resource, name, patch))
+    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any], subresource: str = "") -> KubeObject:
+        return await self._write(
+            f"merge {resource.plural}/{name} {subresource}", lambda: self.real.merge(resource, name, patch, subresource)
+        )
 
     async def _write(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self.fuse.write_async(what, work, ClusterError(f"{what}: the API server does not answer: the connection broke"))

@@ -172,6 +172,8 @@ class FakeCluster:
     objects: dict[tuple[str, str], KubeObject] = field(default_factory=dict)
     faults: dict[tuple[str, str], list[Exception | None]] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
+    somebody_elses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Fields of statuses, by object, that another field manager owns: server-side apply leaves them."""
     _version: int = 100
 
     def fail(self, verb: str, plural: str, *errors: Exception | None) -> None:
@@ -219,18 +221,20 @@ class FakeCluster:
             raise ConflictError(f"{name} has another resourceVersion")
         thing = copy.deepcopy(known)
         if subresource == "status":
-            thing["status"] = copy.deepcopy(body["status"])
+            thing["status"] = {**self.somebody_elses.get(name, {}), **copy.deepcopy(body["status"])}
         else:
             thing["data"] = {**thing.get("data", {}), **body.get("data", {})}
             if "labels" in body["metadata"]:
                 thing["metadata"]["labels"] = {**thing["metadata"].get("labels", {}), **body["metadata"]["labels"]}
         return self._stored(resource, thing, "MODIFIED") if thing != known else copy.deepcopy(known)
 
-    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:
+    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any], subresource: str = "") -> KubeObject:
         await self._called("merge", resource, name)
         known = self.objects.get((resource.plural, name))
         if known is None:
             raise NotFoundError(f"{name} does not exist")
+        if subresource == "status":
+            self.somebody_elses.pop(name, None)
         return self._stored(resource, _merged(known, patch), "MODIFIED")
 
     def put(self, resource: Resource, thing: Mapping[str, Any]) -> KubeObject:

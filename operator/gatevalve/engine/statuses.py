@@ -1,9 +1,10 @@
-"""Statuses: written whole by server-side apply, once, and only when they differ from what is known."""
+"""Statuses: written whole by server-side apply, once, and only when they differ from what is known; nothing of others stays in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gatevalve.contracts.errors import NotFoundError
 from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseStatus
@@ -37,6 +38,9 @@ class StatusWriter:
             return
         try:
             new = await self.cluster.apply(resource, _body(update, known), FIELD_MANAGER, "status")
+            if strange := _strange(new.get("status") or {}, update.status.wire()):
+                version = {"resourceVersion": new["metadata"]["resourceVersion"]}
+                new = await self.cluster.merge(resource, update.name, {"metadata": version, "status": strange}, "status")
         except NotFoundError:
             return
         self.cache.put(resource, new)
@@ -46,6 +50,13 @@ class StatusWriter:
 def _body(update: StatusUpdate, known: KubeObject) -> dict[str, object]:
     """The version is the precondition: apply to a status heeds no uid, and an object made anew would take the old one's."""
     return {"metadata": {"name": update.name, "resourceVersion": known["metadata"]["resourceVersion"]}, "status": update.status.wire()}
+
+
+def _strange(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch that removes what another field manager wrote: apply takes away only what it once put there."""
+    gone: dict[str, Any] = dict.fromkeys(held.keys() - wanted.keys())
+    other = [key for key in held.keys() & wanted.keys() if held[key] != wanted[key]]
+    return gone | {key: _strange(held[key], wanted[key]) if isinstance(held[key], Mapping) else wanted[key] for key in other}
 
 
 def _is_another(update: StatusUpdate, known: KubeObject) -> bool:

@@ -79,9 +79,9 @@ class KubeCluster:
         query = {"fieldManager": manager, "force": "true"}
         return await self._request("PATCH", resource, body["metadata"]["name"], subresource, query, whole, APPLY_PATCH)
 
-    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:
-        """JSON merge patch; raises NotFoundError when there is no such object."""
-        return await self._request("PATCH", resource, name, body=patch, content_type=MERGE_PATCH)
+    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any], subresource: str = "") -> KubeObject:
+        """JSON merge patch; raises NotFoundError when there is no such object, ConflictError when a given resourceVersion differs."""
+        return await self._request("PATCH", resource, name, subresource, body=patch, content_type=MERGE_PATCH)
 
     async def _request(
         self,

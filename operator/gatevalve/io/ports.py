@@ -70,8 +70,8 @@ class Cluster(Protocol):
         """Server-side apply with force; raises ConflictError when `metadata.resourceVersion` is given and differs."""
         ...
 
-    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:
-        """JSON merge patch; raises NotFoundError when there is no such object."""
+    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any], subresource: str = "") -> KubeObject:
+        """JSON merge patch; raises NotFoundError when there is no such object, ConflictError when a given resourceVersion differs."""
         ...
 
 

@@ -216,6 +216,13 @@ async def test_a_candidate_is_not_told_of_an_entry_that_does_not_exist(scene: Sc
     assert scene.events() == ["c2: StepStarted"]
 
 
+async def test_what_somebody_else_wrote_into_a_status_is_removed(scene: Scene) -> None:
+    scene.cluster.somebody_elses["support"] = {"pin": "support-000009", "pods": {"desired": 9}}
+    await scene.run(await scene.view(), statuses=(channel_status(),))
+    status = scene.cluster.objects[ADAPTER_CHANNELS.plural, "support"]["status"]
+    assert status == channel_status().status.wire()
+
+
 async def test_an_entry_that_acts_at_once_goes_on_although_its_copy_fails(scene: Scene) -> None:
     view = await scene.view()
     (scene.root / "log").write_text("not a directory")

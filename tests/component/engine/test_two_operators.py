@@ -47,8 +47,8 @@ class SlowCluster:
     async def apply(self, resource: Resource, body: Mapping[str, Any], manager: str, subresource: str = "") -> KubeObject:
         return await self._slowly(f"apply {resource.plural}", lambda: self.real.apply(resource, body, manager, subresource))
 
-    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> KubeObject:
-        return await self._slowly(f"merge {resource.plural}", lambda: self.real.merge(resource, name, patch))
+    async def merge(self, resource: Resource, name: str, patch: Mapping[str, Any], subresource: str = "") -> KubeObject:
+        return await self._slowly(f"merge {resource.plural}", lambda: self.real.merge(resource, name, patch, subresource))
 
     async def _slowly(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
         await self.delay(what)
