@@ -11,6 +11,7 @@ pytest_plugins = ["minicluster.fixtures"]
 CLUSTER = Path(__file__).parent / "cluster"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cluster tests share one rig, one after the other; where there are several workers, all others run beside them."""
     for item in items:

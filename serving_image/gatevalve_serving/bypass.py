@@ -83,7 +83,7 @@ class Attempts:
     def note(self, how: Bypass, method: str, path: str) -> None:
         """A request was refused. Its body and query are never told."""
         self.newest = RefusedRequest(
-            at=timestamp(), message=f"{printable(method, LONGEST_METHOD)} {printable(path, LONGEST_PATH)}: {SENTENCES[how]}"
+            at=timestamp(), message=f"{quoted(method, LONGEST_METHOD)} {quoted(path, LONGEST_PATH)}: {SENTENCES[how]}"
         )
         self._untold = True
         self.tell()
@@ -95,6 +95,11 @@ class Attempts:
             self._untold, self._told_at = False, now
             LOG.warning("refused %s", self.newest.message)
             self._progress.bump()
+
+
+def quoted(text: str, longest: int) -> str:
+    """One printable word: a client's text with spaces and semicolons could read like words of ours."""
+    return printable(text, longest).replace(" ", "%20").replace(";", "%3B")
 
 
 def printable(text: str, longest: int) -> str:

@@ -85,7 +85,8 @@ class Gatevalve:
             await self._dispatch(self.pod, allowed, scope, receive, send)
 
     def _note(self, attempt: Bypass | None, scope: Scope) -> None:
-        if attempt is not None and self.pod is not None:
+        """Where a key is asked for, what a stranger without it tries is counted, not told: the alarm is not theirs to ring."""
+        if attempt is not None and self.pod is not None and self.pod.keys.admit(scope):
             self.pod.desk.attempts.note(attempt, scope.get("method", "WEBSOCKET"), scope["path"])
 
     async def _dispatch(self, pod: Pod, allowed: Allowed, scope: Scope, receive: Receive, send: Send) -> None:

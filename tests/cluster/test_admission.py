@@ -24,11 +24,24 @@ pytestmark = pytest.mark.cluster
 Send = dict[str, Any]
 
 EDITOR = "ada"
-"""Holds gatevalve-editor, Kubernetes' own ClusterRole edit, which may impersonate ServiceAccounts, and may debug Pods."""
+"""Holds gatevalve-editor, Kubernetes' own ClusterRole edit, which may impersonate ServiceAccounts, and MORE."""
+
+MORE = (
+    "pods/ephemeralcontainers",
+    "pods/status",
+    "volumesnapshots.snapshot.storage.k8s.io",
+    "volumegroupsnapshots.groupsnapshot.storage.k8s.io",
+)
+"""What people are given beside it: to debug Pods, to mark them, to take snapshots."""
 
 DIGEST = "sha256:" + "5" * 64
+POOLED = "gatevalve-pool-support"
 ATTEMPT, EXAM = "first-0123abcd-train-1", "first-0123abcd-evaluate-1"
-POLICIES = ("attempts", "claims", "endings", "keys", "persons", "releases", "sessions", "statuses", "tokens", "workloads")
+POLICIES = (
+    *("attempts", "claims", "endings", "keys", "persons", "pools", "releases", "sessions", "shells", "statuses", "tokens"),
+    "workloads",
+)
+POOL = {names.LABEL_POOL: "support"}
 
 
 @dataclass(frozen=True)
@@ -51,22 +64,27 @@ class Actor:
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster) -> Iterator[Installation]:
-    """The chart with its policies, an editor, an open channel, and a candidate's Jobs as the operator would have made them."""
+    """The chart with its policies, an editor, an open channel, two pools, and a candidate's Jobs as the operator would have made them."""
     installation = Installation(cluster, "test-admission")
     cluster.kubectl("create", "namespace", installation.namespace)
     installation.helm("install", rbac={"editors": [{"kind": "User", "name": EDITOR}]})
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": [snapshot_kind(*each) for each in SNAPSHOTS]}))
     installation.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", f"--user={EDITOR}")
-    installation.kubectl("create", "role", "debug", "--verb=update", "--resource=pods/ephemeralcontainers")
-    installation.kubectl("create", "rolebinding", "debug", "--role=debug", f"--user={EDITOR}")
+    installation.kubectl("create", "role", "more", "--verb=create,update,patch", f"--resource={','.join(MORE)}")
+    installation.kubectl("create", "rolebinding", "more", "--role=more", f"--user={EDITOR}")
     installation.await_operator()
     await_policies(installation)
     open_channel(installation)
     installation.break_glass("create", send=configmap("gatevalve-pool-support"))
+    installation.kubectl("create", send=serving("Deployment", POOLED))
+    installation.kubectl("create", send=pod("own-pool", POOL))
+    installation.kubectl("create", send=pod("bystander"))
     installation.break_glass("create", send=job(ATTEMPT, LABELS))
     installation.break_glass("create", send=job(EXAM, LABELS, containers=[container(env=secret_env("gatevalve-seal"))]))
     yield installation
     installation.uninstall("--ignore-not-found")
     cluster.kubectl("delete", "namespace", installation.namespace, "--wait=false", "--ignore-not-found")
+    cluster.kubectl("delete", "crd", *(f"{kind.lower()}s.{group}" for group, kind in SNAPSHOTS), "--wait=false")
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +197,49 @@ def controlled(kind: str, version: str = "apps/v1", **fields: Any) -> Send:
     return thing(kind, "thief", version, spec=body)
 
 
+def serving(kind: str, name: str, version: str = "apps/v1", **fields: Any) -> Send:
+    """A workload whose Pods carry the label of a pool."""
+    selector = POOL if kind == "ReplicationController" else {"matchLabels": POOL}
+    template = {"metadata": {"labels": POOL}, "spec": {**pod_spec(), "restartPolicy": "Always"}}
+    return thing(kind, name, version, spec={"selector": selector, "template": template, **fields})
+
+
+SNAPSHOTS = (("snapshot.storage.k8s.io", "VolumeSnapshot"), ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot"))
+"""Groups and kinds that a cluster with a CSI snapshotter has, and the rig has not."""
+
+
+def snapshot_kind(group: str, kind: str) -> Send:
+    """The definition of a kind of snapshots, as far as admission sees it."""
+    singular = kind.lower()
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": f"{singular}s", "singular": singular},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    metadata = {"annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in of a test"}}
+    return thing("CustomResourceDefinition", f"{singular}s.{group}", "apiextensions.k8s.io/v1", metadata=metadata, spec=spec)
+
+
+def snapshot(name: str) -> Send:
+    return thing("VolumeSnapshot", "copy", "snapshot.storage.k8s.io/v1", spec={"source": {"persistentVolumeClaimName": name}})
+
+
+def group_snapshot() -> Send:
+    source = {"selector": {"matchLabels": {"app.kubernetes.io/name": "gatevalve"}}}
+    return thing("VolumeGroupSnapshot", "copies", "groupsnapshot.storage.k8s.io/v1", spec={"source": source})
+
+
+def secured(**fields: Any) -> list[Send]:
+    return [container(securityContext=fields)]
+
+
+def first_container(**fields: Any) -> tuple[str, ...]:
+    """A strategic patch of a workload's first container."""
+    return ("--type=strategic", f"--patch={json.dumps({'spec': {'template': {'spec': {'containers': [{'name': 'main', **fields}]}}}})}")
+
+
 def secret_volume(name: str) -> list[Send]:
     return [{"name": "v", "secret": {"secretName": name}}]
 
@@ -191,9 +252,9 @@ def secret_env(name: str) -> list[Send]:
     return [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": name, "key": "seed"}}}]
 
 
-def claim(source: Send) -> Send:
+def claim(source: Send, field: str = "dataSource") -> Send:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return thing("PersistentVolumeClaim", "another", "v1", spec={**spec, **({"dataSource": source} if source else {})})
+    return thing("PersistentVolumeClaim", "another", "v1", spec={**spec, **({field: source} if source else {})})
 
 
 def merge(patch: Send) -> tuple[str, ...]:
@@ -227,7 +288,9 @@ Case = tuple[str, tuple[str, ...], Send | None, str]
 """Who does what with which object, and a part of what that person is told."""
 
 LOG, DERIVED, KEYS = "set spec.pin of the AdapterChannel", "status is derived by the operator", "keys and documents are the operator's"
-CLONE = "are not to be cloned: make an empty claim"
+CLONE = "are not to be copied: make an empty claim"
+NODE = "the node holds the keys of every Pod on it"
+SERVES, ENTERED = "carries the label gatevalve.dev/pool serves an alias", "Pods of pools serve aliases: read their logs"
 ACCOUNT, THEFT = "ServiceAccount gatevalve-operator is the operator's alone", "take them out of the Pod"
 SPEAKS, ENDED, TOKEN = (
     "how they end decides on the candidate",
@@ -352,7 +415,92 @@ REFUSED: dict[str, Case] = {
         job("thief", volumes=secret_volume("gatevalve-signing")),
         THEFT,
     ),
+    "a Pod with the node's files": (
+        "editor",
+        CREATE,
+        pod("thief", volumes=[{"name": "v", "hostPath": {"path": "/var/lib/kubelet"}}]),
+        NODE,
+    ),
+    "a Pod among the node's processes": ("editor", CREATE, pod("thief", hostPID=True), NODE),
+    "a Pod in the node's memory": ("editor", CREATE, pod("thief", hostIPC=True), NODE),
+    "a Pod on the node's network": ("editor", CREATE, pod("thief", hostNetwork=True), NODE),
+    "a privileged Pod": ("editor", CREATE, pod("thief", containers=secured(privileged=True)), NODE),
+    "a Pod whose init container is privileged": (
+        "editor",
+        CREATE,
+        pod("thief", initContainers=[container(name="first", securityContext={"privileged": True})]),
+        NODE,
+    ),
+    "a Pod that may mount what the node mounts": (
+        "editor",
+        CREATE,
+        pod("thief", containers=secured(capabilities={"add": ["SYS_ADMIN"]})),
+        NODE,
+    ),
+    "a CronJob with the node's files": (
+        "editor",
+        CREATE,
+        cronjob({}, volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+        NODE,
+    ),
     "a clone of the sealed area": ("editor", CREATE, claim({"kind": "PersistentVolumeClaim", "name": "gatevalve-sealed"}), CLONE),
+    "a clone of the external log by the newer field": (
+        "editor",
+        CREATE,
+        claim({"kind": "PersistentVolumeClaim", "name": "gatevalve-log"}, "dataSourceRef"),
+        CLONE,
+    ),
+    "a claim filled from a snapshot": (
+        "editor",
+        CREATE,
+        claim({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "nightly"}),
+        CLONE,
+    ),
+    "a claim filled by what calls itself a claim": (
+        "editor",
+        CREATE,
+        claim({"apiGroup": "example.com", "kind": "PersistentVolumeClaim", "name": "nightly"}, "dataSourceRef"),
+        CLONE,
+    ),
+    "a snapshot of the sealed area": ("editor", CREATE, snapshot("gatevalve-sealed"), CLONE),
+    "a snapshot of a group of claims": ("editor", CREATE, group_snapshot(), CLONE),
+    # ---- who serves
+    "a Pod that joins a pool": ("editor", CREATE, pod("fake", POOL), SERVES),
+    "a Pod of a pool that nobody named yet": ("editor", CREATE, pod("fake", {names.LABEL_POOL: "next"}), SERVES),
+    "a Job whose Pods join a pool by an impersonated operator": (
+        "somebody who impersonates the operator",
+        CREATE,
+        job("fake", POOL),
+        SERVES,
+    ),
+    "a Pod that joins a pool later": ("editor", ("label", "pod", "bystander", f"{names.LABEL_POOL}=support"), None, SERVES),
+    "a Pod that joins a pool by its status": (
+        "editor",
+        ("patch", "pod", "bystander", "--subresource=status", *merge({"metadata": {"labels": POOL}})),
+        None,
+        SERVES,
+    ),
+    "a pool's Pod is taken out of it": ("editor", ("label", "pod", "own-pool", f"{names.LABEL_POOL}-"), None, SERVES),
+    "a pool's Pod moves to another": ("editor", ("label", "pod", "own-pool", f"{names.LABEL_POOL}=other", "--overwrite"), None, SERVES),
+    "a pool's Pod gets another image": (
+        "editor",
+        ("patch", "pod", "own-pool", "--type=strategic", '--patch={"spec":{"containers":[{"name":"main","image":"tool:2"}]}}'),
+        None,
+        SERVES,
+    ),
+    "a Deployment of a pool": ("editor", CREATE, serving("Deployment", "fake"), SERVES),
+    "a ReplicaSet of a pool": ("editor", CREATE, serving("ReplicaSet", "fake"), SERVES),
+    "a DaemonSet of a pool": ("editor", CREATE, serving("DaemonSet", "fake"), SERVES),
+    "a StatefulSet of a pool": ("editor", CREATE, serving("StatefulSet", "fake", serviceName="fake"), SERVES),
+    "a ReplicationController of a pool": ("editor", CREATE, serving("ReplicationController", "fake", "v1"), SERVES),
+    "a Job whose Pods join a pool": ("editor", CREATE, job("fake", POOL), SERVES),
+    "a CronJob whose Pods join a pool": ("editor", CREATE, cronjob(POOL), SERVES),
+    "the pool's image is changed": ("editor", ("set", "image", f"deployment/{POOLED}", "main=tool:2"), None, SERVES),
+    "the pool trusts another key": ("editor", ("set", "env", f"deployment/{POOLED}", f"{names.ENV_KEY_SHA256}={DIGEST}"), None, SERVES),
+    "the pool loses its middleware": ("editor", ("patch", "deployment", POOLED, *first_container(args=["serve"])), None, SERVES),
+    "a shell in a pool": ("editor", ("exec", f"deployment/{POOLED}", "--", "true"), None, ENTERED),
+    "a shell in a pool of another name": ("editor", ("exec", "own-pool", "--", "true"), None, ENTERED),
+    "the terminal of a pool": ("editor", ("attach", "own-pool"), None, ENTERED),
     # ---- who speaks for a candidate
     "a Job for a candidate": ("editor", CREATE, job("forged", LABELS), SPEAKS),
     "a Job for a candidate by an administrator": ("admin", CREATE, job("forged", LABELS), SPEAKS),
@@ -419,6 +567,7 @@ def test_refused_with_a_message_that_says_what_to_do(sentence: str, release: Ins
 def test_a_debugging_container_that_reads_the_seal_is_refused(release: Installation, actors: dict[str, Actor]) -> None:
     release.kubectl("create", send=pod("mine"))
     found = release.cluster.get("pod", "mine", release.namespace)
+    del found["metadata"]["resourceVersion"]  # its node writes the status meanwhile
     path = f"/api/v1/namespaces/{release.namespace}/pods/mine/ephemeralcontainers"
     found["spec"]["ephemeralContainers"] = [container(name="look", env=secret_env("gatevalve-seal"))]
     assert THEFT in actors["editor"].refusal("replace", "--raw", path, send=found)
@@ -450,7 +599,35 @@ ALLOWED: dict[str, tuple[str, tuple[str, ...], Send | None]] = {
     "an administrator looks into the sealed area": ("admin", CREATE, pod("look", volumes=claim_volume("gatevalve-sealed"))),
     "an administrator changes the operator": ("admin", ("set", "image", f"deployment/{OPERATOR}", "operator=tool:1"), None),
     "a queue suspends an evaluation": ("kueue", ("patch", "job", EXAM, *merge({"spec": {"suspend": True}})), None),
+    "an administrator runs a Pod with the node's files": (
+        "admin",
+        CREATE,
+        pod("agent", hostPID=True, containers=secured(privileged=True), volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    ),
+    "an editor runs a Pod with a capability that is no danger": (
+        "editor",
+        CREATE,
+        pod("server", containers=secured(privileged=False, capabilities={"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]})),
+    ),
     "an editor makes an empty claim": ("editor", CREATE, claim({})),
+    "an editor clones a claim of the own": ("editor", CREATE, claim({"kind": "PersistentVolumeClaim", "name": "gatevalve-data"})),
+    "an editor takes a snapshot of a claim of the own": ("editor", CREATE, snapshot("gatevalve-data")),
+    "an administrator takes a snapshot of the external log": ("admin", CREATE, snapshot("gatevalve-log")),
+    "an administrator fills a claim from a snapshot": (
+        "admin",
+        CREATE,
+        claim({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "nightly"}),
+    ),
+    "an administrator makes a pool": ("admin", CREATE, serving("StatefulSet", "another", serviceName="another")),
+    "an administrator makes a pool of one Pod": ("admin", CREATE, pod("another", POOL)),
+    "an administrator changes the pool's image": ("admin", ("set", "image", f"deployment/{POOLED}", "main=tool:2"), None),
+    "an administrator restarts the pool": ("admin", ("rollout", "restart", f"deployment/{POOLED}"), None),
+    "an editor scales the pool": ("editor", ("scale", f"deployment/{POOLED}", "--replicas=2"), None),
+    "an editor annotates the pool": ("editor", ("annotate", "deployment", POOLED, "a=b"), None),
+    "an editor annotates the pool's Pod": ("editor", ("annotate", "pod", "own-pool", "a=b"), None),
+    "an editor labels the pool's Pod otherwise": ("editor", ("label", "pod", "own-pool", "a=b"), None),
+    "an editor restarts the pool's Pod": ("editor", ("delete", "pod", "own-pool"), None),
+    "an editor labels a Pod": ("editor", ("label", "pod", "bystander", "a=b"), None),
     "an administrator clones the external log": ("admin", CREATE, claim({"kind": "PersistentVolumeClaim", "name": "gatevalve-log"})),
     "a network annotates an attempt's Pod": ("a network plug-in", ("annotate", "pod", "{attempt}", "ip=1"), None),
     "a network writes a condition of an attempt's Pod": (
@@ -471,7 +648,41 @@ ALLOWED: dict[str, tuple[str, tuple[str, ...], Send | None]] = {
 @pytest.mark.parametrize("sentence", ALLOWED)
 def test_allowed(sentence: str, release: Installation, actors: dict[str, Actor]) -> None:
     who, args, send = ALLOWED[sentence]
-    actors[who].kubectl(*told(release, args), "--dry-run=server", send=send)
+    dry = () if args[:2] == ("rollout", "restart") else ("--dry-run=server",)
+    actors[who].kubectl(*told(release, args), *dry, send=send)
+
+
+def test_a_pool_scales_and_restarts_and_an_editor_enters_other_pods(release: Installation, actors: dict[str, Actor]) -> None:
+    actors["editor"].kubectl("scale", f"deployment/{POOLED}", "--replicas=2")
+    actors["admin"].kubectl("set", "env", f"deployment/{POOLED}", "A=b")
+    release.kubectl("rollout", "status", f"deployment/{POOLED}", "--timeout=60s", timeout=90)
+    assert release.cluster.get("deployment", POOLED, release.namespace)["status"]["updatedReplicas"] == 2
+    release.kubectl("wait", "--for=condition=Ready", "pod/bystander", "pod/own-pool", "--timeout=30s")
+    assert actors["editor"].kubectl("exec", "bystander", "--", "/bin/echo", "inside").strip() == "inside"
+    assert actors["admin"].kubectl("exec", "own-pool", "--", "/bin/echo", "inside").strip() == "inside"
+
+
+def test_a_debugging_container_in_a_pool_is_refused(release: Installation, actors: dict[str, Actor]) -> None:
+    found = release.cluster.get("pod", "own-pool", release.namespace)
+    del found["metadata"]["resourceVersion"]  # its node writes the status meanwhile
+    path = f"/api/v1/namespaces/{release.namespace}/pods/own-pool/ephemeralcontainers"
+    found["spec"]["ephemeralContainers"] = [container(name="look")]
+    assert SERVES in actors["editor"].refusal("replace", "--raw", path, send=found)
+
+
+ANNOTATE = """
+import json, ssl, sys, urllib.request
+place, url, patch = "/var/run/secrets/kubernetes.io/serviceaccount/", *sys.argv[1:]
+headers = {"Authorization": "Bearer " + open(place + "token").read(), "Content-Type": "application/merge-patch+json"}
+request = urllib.request.Request("https://kubernetes.default.svc" + url, patch.encode(), headers, method="PATCH")
+print(urllib.request.urlopen(request, context=ssl.create_default_context(cafile=place + "ca.crt")).status)
+"""
+
+
+def test_the_operator_annotates_the_pods_of_a_pool(release: Installation, actors: dict[str, Actor]) -> None:
+    url = f"/api/v1/namespaces/{release.namespace}/pods/own-pool"
+    patch = json.dumps({"metadata": {"annotations": {f"{names.GROUP}/support": "support-000000"}}})
+    assert actors["admin"].kubectl("exec", f"deployment/{OPERATOR}", "--", "python", "-c", ANNOTATE, url, patch).strip() == "200"
 
 
 def test_somebody_elses_pin_is_no_obstacle_to_other_changes(release: Installation, actors: dict[str, Actor]) -> None:

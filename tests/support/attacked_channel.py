@@ -123,7 +123,7 @@ class Attacked:
 
     def event(self, reason: str, *words: str, more_than: int = 0) -> None:
         """Wait for an event with this reason and these words, seen more often than before."""
-        self.eventually(f"event {reason} with {words}", lambda: self.events(reason, *words) > more_than, seconds=30)
+        self.eventually(f"event {reason} with {words}", lambda: self.events(reason, *words) > more_than, seconds=60)
 
     def metric(self, name: str, **labels: str) -> float:
         """A sample of the operator's metrics, whose labels include these; 0 when there is none."""
@@ -135,13 +135,18 @@ class Attacked:
 
     @contextmanager
     def tampering(self, reason: str, *words: str) -> Iterator[str]:
-        """The attack goes in here; then condition, event and metric tell of it, and the alias has not noticed."""
-        before, events = self.metric("tampering_total", reason=reason), self.events("Tampered", reason)
+        """The attack goes in here; then condition, status, event and metric tell of it, and the alias has not noticed."""
+        before, events = self.metric("tampering_total", reason=reason), self.events("Tampered", reason, *words)
         with self.untouched() as entry:
             yield entry
-            self.told("Untampered", "False", reason, *words)
-        self.event("Tampered", reason, more_than=events)
+            self.event("Tampered", reason, *words, more_than=events)
+        assert self.condition("Untampered")[0] == "False"
+        assert reason in self.tamperings()
         assert self.metric("tampering_total", reason=reason) > before
+
+    def tamperings(self) -> list[str]:
+        """Reasons of what the channel remembers."""
+        return [known["reason"] for known in self.stage.get("adapterchannel", CHANNEL)["status"]["tampering"]["known"]]
 
     @contextmanager
     def broken_log(self, *words: str) -> Iterator[None]:

@@ -257,6 +257,7 @@ class World:
     adapter_of: Callable[[str], str] = lambda uid: digest(f"adapter of {uid}")
     log: list[EntryView] = field(default_factory=list)
     log_problem: str | None = None
+    log_finding: str | None = None
     candidates: dict[str, CandidateView] = field(default_factory=dict)
     jobs: dict[str, SimJob] = field(default_factory=dict)
     committed: SignedDocument | None = None
@@ -275,6 +276,7 @@ class World:
     keys_problem: str | None = None
     version: int = 1
     evidence_digest: str | None = None
+    says: str | None = None
 
     # ---- what people do
 
@@ -322,7 +324,7 @@ class World:
             name="support",
             channel=ChannelView(ObjectMeta("support", self.channel_uid, annotations=self.annotations), self.spec, self.channel_status),
             policy=None if self.policy_deleted else PolicyView("support-v1", self.policy, self.policy.digest_of()),
-            log=LogView(tuple(self.log), self.log_problem),
+            log=LogView(tuple(self.log), self.log_problem, finding=self.log_finding),
             candidates=tuple(self.candidates.values()),
             jobs=tuple(job.view for job in self.jobs.values()),
             pool=PoolView(
@@ -415,6 +417,8 @@ class World:
     def _append(self, draft: AdapterReleaseSpec, exported: bool) -> None:
         if draft.sequence != len(self.log):
             return
+        assert self.log_problem is None, "nothing is appended to a broken log"
+        assert self.log_finding is None or draft.action == "Rollback", "after a finding only a way back is appended"
         previous = self.log[-1].spec.digest if self.log else None
         chained = draft.model_copy(update={"previous_digest": previous})
         entry = chained.model_copy(update={"digest": digest_of_json(chained.wire()), "signature": "signed"})
@@ -461,7 +465,7 @@ class World:
 
     def _end(self, job: SimJob) -> None:
         code = self.script(job.view.step, job.view.attempt)
-        termination = Termination(step=job.view.step, exit_code=code, message=f"exit {code}")
+        termination = Termination(step=job.view.step, exit_code=code, message=self.says or f"exit {code}")
         if code == 0:
             termination = termination.model_copy(update=self._result(job.view))
         job.view = replace(job.view, finished=True, succeeded=code == 0, exit_code=code, termination=termination, finished_at=self.now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from gatevalve.contracts.kinds import AdapterShape, Artifact, Base
 from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.recipes import Recipe
+
+MOST = 2**53 - 1
+"""What a Job counts goes into a status, which holds no larger numbers."""
 
 
 class JobInput(Contract):
@@ -89,19 +92,23 @@ class EvaluateInput(JobInput):
     arms: dict[str, str] = Field(description="Engine model name of each arm: candidate, incumbent, anchor.")
 
 
+UNMARKED = "was not written by an evaluation that holds this namespace's seal"
+"""An evaluation says this of a file in the sealed area without its mark: somebody planted it."""
+
+
 class SnapshotResult(Contract):
     """Result of a snapshot."""
 
     snapshot_digest: DigestField
-    rows: int
-    rewarded: int
+    rows: Annotated[int, Field(ge=0, le=MOST)]
+    rewarded: Annotated[int, Field(ge=0, le=MOST)]
 
 
 class AdapterResult(Contract):
     """Result of train and fetch."""
 
     adapter_digest: DigestField
-    steps: int = 0
+    steps: Annotated[int, Field(ge=0, le=MOST)] = 0
 
 
 class EvidenceResult(Contract):
@@ -116,7 +123,7 @@ class Termination(Contract):
 
     version: Literal[1] = 1
     step: ShortText
-    exit_code: int
+    exit_code: Annotated[int, Field(ge=0, le=255)]
     reason: ShortText = ""
     message: Message = ""
     snapshot: SnapshotResult | None = None

@@ -271,12 +271,21 @@ class PodsStatus(Contract):
     failed: int = Field(default=0, description="Pods that could not take the release and are excluded.")
 
 
+class KnownTampering(Contract):
+    """A finding that was told: it is not told again until an hour after it was seen last."""
+
+    reason: ShortText = Field(description="What was done, in one word.")
+    subject: ShortText = Field(description="What it was done to: the first 16 hex digits of the sha256 of its name.")
+    at: Timestamp = Field(description="When it was seen last, to ten minutes.")
+
+
 class Tampering(Contract):
     """What somebody else changed or tried, and when it was seen."""
 
     reason: ShortText = Field(description="What was done, in one word; see the list of reasons in the documentation.")
     message: Message = Field(default="", description="What was done, in a sentence.")
     at: Timestamp = Field(description="When it was seen.")
+    known: tuple[KnownTampering, ...] = Field(default=(), max_length=64, description="What was told and is remembered.")
 
 
 class AdapterChannelStatus(Contract):

@@ -13,12 +13,16 @@ Role = Literal["Primary", "Guard", "Behaviour"]
 Temperature = Annotated[str, Field(max_length=16, pattern=patterns.TEMPERATURE)]
 """A sampling temperature as a decimal string, not negative."""
 
+GENERATED_REPLIES = 40_000
+"""Replies of one arm to all generated items of a round: their evidence stays well below what the operator reads."""
+_TOO_MANY = f"items.count times decodes, summed up over the generated suites, must be at most {GENERATED_REPLIES}"
+
 
 class Generator(Contract):
     """Items drawn afresh for each round by a task plug-in, from the sealed side of the split."""
 
     generator: Name = Field(description="Task plug-in (entry point group gatevalve.tasks) that generates the items.")
-    count: int = Field(ge=1, le=100_000, description="Items in a round.")
+    count: int = Field(ge=1, le=GENERATED_REPLIES, description="Items in a round.")
 
 
 class FixedItems(Contract):
@@ -40,7 +44,7 @@ class Items(Contract):
     )
 
     generator: Name | None = Field(default=None, description="Task plug-in that generates fresh items for each round.")
-    count: int | None = Field(default=None, ge=1, le=100_000, description="Number of generated items in a round.")
+    count: int | None = Field(default=None, ge=1, le=GENERATED_REPLIES, description="Number of generated items in a round.")
     uri: Uri | None = Field(default=None, description="Path of a JSONL file in the data area.")
     digest: DigestField | None = Field(default=None, description="sha256 of the file's bytes.")
 
@@ -173,6 +177,10 @@ class GatePolicySpec(Contract):
                 "self.suites.all(suite, !has(suite.items.count) || suite.items.count >= self.evidence.minClusters)",
                 "items.count of a generated suite must be at least evidence.minClusters, or no test could ever pass",
             ),
+            (
+                f"self.suites.map(suite, has(suite.items.count) ? suite.items.count * suite.decodes : 0).sum() <= {GENERATED_REPLIES}",
+                _TOO_MANY,
+            ),
         )
     )
 
@@ -193,6 +201,8 @@ class GatePolicySpec(Contract):
             raise ValueError("exactly one suite must be Primary")
         if any(suite.items.count is not None and suite.items.count < self.evidence.min_clusters for suite in self.suites):
             raise ValueError("items.count of a generated suite must be at least evidence.minClusters, or no test could ever pass")
+        if sum((suite.items.count or 0) * suite.decodes for suite in self.suites) > GENERATED_REPLIES:
+            raise ValueError(_TOO_MANY)
         if len({suite.name for suite in self.suites}) != len(self.suites):
             raise ValueError("suite names must differ")
         return self

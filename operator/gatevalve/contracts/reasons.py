@@ -173,7 +173,7 @@ class ConditionReason(Explained):
     CAPACITY_EXCEEDED = "CapacityExceeded", "The pods have too few LoRA slots."
     ALIAS_CONFLICT = "AliasConflict", "The alias equals another served name."
     RUNTIME_LORA_DISABLED = "RuntimeLoRADisabled", "The pods do not allow loading LoRA adapters at run time."
-    LOG_INVALID = "LogInvalid", "The log is broken or differs from its external copy; nothing new is promoted."
+    LOG_INVALID = "LogInvalid", "The log is broken, differs from its external copy or does not stand its audit; nothing new is promoted."
     EXTERNAL_LOG_UNAVAILABLE = "ExternalLogUnavailable", "The external log cannot be read or written; promotions wait, a rollback does not."
     UID_CHANGED = "UidChanged", "The channel was recreated; annotate it with gatevalve.dev/adopt: <old uid> to go on with its log."
     QUARANTINED = "Quarantined", "The adapter's digest was rejected or rolled back before; it gets no second test."
@@ -183,7 +183,7 @@ class ConditionReason(Explained):
         "ConfigMap gatevalve-keys was edited; pods trust the digest in their own spec, and the operator has restored it.",
     )
     ADAPTER_FORGED = "AdapterForged", "An adapter's files in the store are not what its digest names; pods do not load them."
-    EVIDENCE_FORGED = "EvidenceForged", "Evidence in the store is not what the evaluation Job named."
+    EVIDENCE_FORGED = "EvidenceForged", "Evidence is not what the evaluation Job named, or a file beside it is not from an evaluation."
     STATUS_FORGED = "StatusForged", "A candidate's status named a verdict that the log does not hold; it was written anew."
     UNAUTHORIZED_ADAPTER = "UnauthorizedAdapter", "An engine holds an adapter that no entry of the log put there; no alias leads to it."
     UNAUTHORIZED_REQUEST = "UnauthorizedRequest", "A request tried to load, unload or name an adapter past the alias; the pod refused it."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gatevalve.contracts.kinds import Capture
 from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
@@ -40,8 +40,30 @@ class Route(Contract):
     weight: int = Field(default=100, ge=0, le=100)
 
 
-Revision = tuple[int, int]
+LAST_SEQUENCE, LAST_STEP = 999_999, 1_000_000
+"""Bounds of a revision: the log's own, and more steps than an entry ever takes, so that what a pod claims cannot use them up."""
+
+
+def _in_bounds(revision: tuple[int, ...]) -> tuple[int, ...]:
+    if not (0 <= revision[0] <= LAST_SEQUENCE and 0 <= revision[1] <= LAST_STEP):
+        raise ValueError(f"must be [sequence from 0 to {LAST_SEQUENCE}, step from 0 to {LAST_STEP}]")
+    return revision
+
+
+def _none_or_in_bounds(revision: tuple[int, ...]) -> tuple[int, ...]:
+    if len(revision) == 1:
+        raise ValueError("must be empty or [sequence, step]")
+    return _in_bounds(revision) if revision else revision
+
+
+Revision = Annotated[tuple[int, ...], Field(min_length=2, max_length=2), AfterValidator(_in_bounds)]
 """(sequence of the entry, step): ordered lexicographically."""
+
+HeldRevision = Annotated[tuple[int, ...], Field(max_length=2), AfterValidator(_none_or_in_bounds)]
+"""A revision, or empty where no document is held."""
+
+Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
+"""What a pod counts: no larger than JSON carries exactly."""
 
 
 class ChannelDocument(Contract):
@@ -55,7 +77,7 @@ class ChannelDocument(Contract):
     base_name: Name
     base_digest: DigestField
     key_id: DigestField
-    revision: Annotated[tuple[int, ...], Field(min_length=2, max_length=2)]
+    revision: Revision
     alias: Name
     adapters: Annotated[tuple[AdapterOnPod, ...], Field(max_length=16)] = ()
     routes: Annotated[tuple[Route, ...], Field(min_length=1, max_length=4)]
@@ -100,17 +122,17 @@ class AdapterReport(Contract):
     state: AdapterState
     reason: ShortText | None = None
     message: Message | None = None
-    in_flight: int = 0
-    load_ms: int | None = None
-    probe_ms: int | None = None
+    in_flight: Count = 0
+    load_ms: Count | None = None
+    probe_ms: Count | None = None
 
 
 class EngineLimits(Contract):
     """What the engine can hold."""
 
-    max_loras: int
-    max_lora_rank: int
-    max_cpu_loras: int
+    max_loras: Count
+    max_lora_rank: Count
+    max_cpu_loras: Count
     runtime_lora: bool
 
 
@@ -132,7 +154,7 @@ class PodReport(Contract):
     base_digest: DigestField | None = Field(default=None, description="Absent until the base's files are hashed after boot.")
     key_id: DigestField | None = Field(default=None, description="The key the pod trusts.")
     limits: EngineLimits
-    revision: Annotated[tuple[int, ...], Field(max_length=2)] = Field(default=(), description="Empty: no document held.")
+    revision: HeldRevision = Field(default=(), description="Empty: no document held.")
     document_digest: DigestField | None = None
     committed: bool = Field(default=False, description="The held document's routes are in force.")
     routes: tuple[Route, ...] = ()
@@ -146,7 +168,13 @@ class PodReport(Contract):
         default=(), description="Adapters that the engine holds and that no document of this pod put there."
     )
     refused: RefusedRequest | None = Field(default=None, description="The newest request that tried to go round the aliases.")
-    progress: int = Field(default=0, description="Grows with every change; pass it as ?after= to long-poll.")
+    progress: Count = Field(default=0, description="Grows with every change; pass it as ?after= to long-poll.")
+
+    @model_validator(mode="after")
+    def _what_is_in_force_is_held(self) -> Self:
+        if self.committed and not self.revision:
+            raise ValueError("committed must be false where no revision is held")
+        return self
 
 
 class Feedback(Contract):

@@ -13,7 +13,7 @@ from gatevalve.decide.judgement import Judged, judge_test
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.view import EvidenceView
 from gatevalve.gate.disclosure import PUBLIC_REASON
-from gatevalve.gate.rounds import next_test
+from gatevalve.gate.rounds import digest_of_policy
 
 GATE_REASONS = frozenset(PUBLIC_REASON.values()) | {EntryReason.PRIMARY_NOT_PASSED}
 """Reasons of a Reject that only evidence can give."""
@@ -60,26 +60,24 @@ def verdict_problem(given: GivenVerdict, evidence: EvidenceView, operator_versio
     if evidence.report is None:
         return f"{name_of(given.entry)} rests on evidence that is gone: {given.evidence.uri} holds none"
     result = EvidenceResult(evidence_digest=given.evidence.digest, pairs_digest=evidence.report.pairs.sha256)
-    judged = judge_test(given.before, given.test, _base_digest(given.before), evidence, result)
+    opening = given.before.opening
+    base_digest = opening.opening.base.digest if opening and opening.opening else ""
+    judged = judge_test(given.before, given.test, base_digest, evidence, result)
     return _differs(given.entry, judged, same_version=given.entry.operator_version == operator_version)
 
 
 def loss_is_told(given: GivenVerdict, log: LogState) -> bool:
     """A person has adopted the log since: evidence from before may be lost, and the Open entry says who went on without it."""
-    return any(spec.action is Action.OPEN and spec.sequence > given.entry.sequence for spec in log.specs)
+    return log.opening is not None and log.opening.sequence > given.entry.sequence
 
 
 def _each(log: LogState) -> Iterator[tuple[LogState, AdapterReleaseSpec]]:
     for index, view in enumerate(log.entries):
-        yield LogState(log.entries[:index]), view.spec
+        yield log.before(index), view.spec
 
 
 def _test_of(before: LogState, entry: AdapterReleaseSpec) -> AdapterReleaseSpec | None:
     return before.of_candidate(entry.candidate.uid, Action.TEST) if entry.candidate else None
-
-
-def _base_digest(log: LogState) -> str:
-    return next((spec.opening.base.digest for spec in reversed(log.specs) if spec.opening is not None), "")
 
 
 # ---- verdicts
@@ -116,8 +114,8 @@ def _open(before: LogState, entry: AdapterReleaseSpec) -> Problems:
     digest = served_digest(before.live) if before.live else None
     if entry.serves is None or entry.serves.digest != digest:
         yield f"it opens the log with another release than {digest or 'the base'}, which served before"
-    if entry.opening and entry.policy and entry.opening.policy_digest != entry.policy.digest_of():
-        yield f"it names policy {entry.opening.policy_digest}, but holds {entry.policy.digest_of()}"
+    if entry.opening and entry.policy and entry.opening.policy_digest != digest_of_policy(entry.policy):
+        yield f"it names policy {entry.opening.policy_digest}, but holds {digest_of_policy(entry.policy)}"
 
 
 def _policy(before: LogState, entry: AdapterReleaseSpec) -> Problems:
@@ -136,7 +134,7 @@ def _test(before: LogState, entry: AdapterReleaseSpec) -> Problems:
     if policy is None or gate.policy_digest != before.policy_digest:
         yield f"it was opened under policy {gate.policy_digest}, while {before.policy_digest} was in force"
         return
-    due = next_test(before.specs, policy, gate.policy_digest, gate.incumbent_digest)
+    due = before.next_test(policy, gate.policy_digest, gate.incumbent_digest)
     if (gate.round, gate.test) != due:
         yield f"it counts as test {gate.test} of round {gate.round}, but test {due.test} of round {due.round} was due"
 
@@ -192,7 +190,7 @@ def _promote(before: LogState, entry: AdapterReleaseSpec) -> Problems:
         yield f"it names adapter {digest} otherwise, or takes it from elsewhere: {entry.serves.adapter} at {entry.serves.uri}"
     if before.served_after(accept):
         yield f"something else was made to serve after {name_of(accept)}"
-    if digest in before.quarantine:
+    if before.is_quarantined(digest):
         yield f"adapter {digest} was rejected or taken back before"
 
 

@@ -16,15 +16,20 @@ from gatevalve.contracts.reasons import (
 from gatevalve.decide import entries
 from gatevalve.decide.candidate import advance, dequeue, refuse, wait
 from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over, is_witnessed
-from gatevalve.decide.channel_status import Problem, channel_status
+from gatevalve.decide.channel_status import Problem, audit_finding, channel_status
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.log import LogState, fold, name_of
+from gatevalve.decide.pin import pin_target
 from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan, RestoreKeys
 from gatevalve.decide.policy import policy_change, policy_problem
-from gatevalve.decide.rollout import Standing, decide_rollout, rollout_failed, standing
+from gatevalve.decide.restore import has_served, restored_document
+from gatevalve.decide.rollout import POLL_SECONDS, Standing, decide_rollout, rollout_failed, standing
 from gatevalve.decide.tampering import notice
 from gatevalve.decide.verdict import after_verdict
 from gatevalve.decide.view import CandidateView, ChannelView, View
+
+BROKEN = "nothing can be written behind it, a pin included: restore the log, or serve from a new channel; see docs/operations.md"
+"""What a broken log means to a person who wants to go back, and what to do."""
 
 
 def decide(view: View) -> Plan:
@@ -44,14 +49,29 @@ def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) ->
     gate = policy_problem(view, spec, log)
     problem = _log_problem(view, channel, log) or (gate if log.live is None else None)
     if problem is not None:
-        return _told(view, channel, log, None, problem) + _refuse_all(view, problem)
+        return _frozen(view, channel, spec, log, problem)
     if (opening := _opening(view, channel, spec, log)) is not None:
         return opening
     now = standing(view, spec, log)
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
-    rollout = decide_rollout(view, spec, log, now) if _may_roll_out(view, now) else Plan()
+    rollout = _rolled_out(view, spec, log, now)
     return rollout + _told(view, channel, log, now, gate) + (_copies(view) or _gated(view, channel, spec, log, now, gate))
+
+
+def _frozen(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, problem: Problem) -> Plan:
+    """Nothing is decided; what serves goes on, and of a broken log it is still kept up as far as the log and the pods agree on it."""
+    kept = restored_document(view, spec, log) if view.log.problem is not None else ()
+    return Plan(kept) + _told(view, channel, log, None, problem) + _refuse_all(view, problem)
+
+
+def _rolled_out(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
+    """A log that does not stand its audit rolls out nothing that has not served: it is not known who promoted it."""
+    if not _may_roll_out(view, now):
+        return Plan()
+    if view.log.finding is not None and not has_served(now.live):
+        return Plan(restored_document(view, spec, log), requeue_seconds=POLL_SECONDS)
+    return decide_rollout(view, spec, log, now)
 
 
 def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None) -> Plan:
@@ -64,6 +84,8 @@ def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing 
 
 def _gated(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing, gate: Problem | None) -> Plan:
     """What goes through the gate: a policy first, then candidates under one that is in force and that the channel names."""
+    if (finding := audit_finding(view)) is not None:
+        return _refuse_all(view, finding)
     change = policy_change(view, channel, spec, log)
     if change.actions:
         return change
@@ -75,12 +97,12 @@ def _gated(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogS
 def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:
     """What stops everything but serving."""
     if view.log.problem is not None:
-        return ConditionReason.LOG_INVALID, f"{view.log.problem}; see docs/operations.md"
+        return ConditionReason.LOG_INVALID, f"{view.log.problem}; {BROKEN}"
     adopted = channel.meta.annotations.get(ANNOTATION_ADOPT)
     if log.channel_uid not in (None, channel.meta.uid) and adopted != log.channel_uid:
         text = f"the log belongs to a deleted channel; annotate this one with {ANNOTATION_ADOPT}={log.channel_uid} to go on with it"
         return ConditionReason.UID_CHANGED, text
-    return None
+    return audit_finding(view) if log.channel_uid != channel.meta.uid else None
 
 
 def _opening(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState) -> Plan | None:
@@ -96,7 +118,7 @@ def _way_back(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: L
 
     A pin to what serves already is written as well: it is a person's decision, and what was measured before it is stale.
     """
-    target = log.serving_entry(spec.pin.entry) if spec.pin is not None else None
+    target = pin_target(log, spec.pin) if spec.pin is not None else None
     if spec.pin is not None and target is not None:
         if now.live.spec.action is Action.ROLLBACK and log.restored(target.spec) == log.restored(now.live.spec):
             return None
@@ -144,7 +166,7 @@ def _queue(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Stan
     for first in ordered[:1]:
         plan = _turn(first, None if first.has_begun else _not_ready(cases, spec, log, now))
     for case in ordered[1:]:
-        plan += wait(case, ConditionReason.BEHIND_ANOTHER, f"candidate {ordered[0].candidate.meta.name} goes first")
+        plan += wait(case, ConditionReason.BEHIND_ANOTHER, "an older candidate goes first")
     return plan
 
 
@@ -221,9 +243,10 @@ def _has_ended(view: View, candidate: CandidateView) -> bool:
 
 def _log_event(view: View, channel: ChannelView) -> tuple[Event, ...]:
     old = condition_of(channel.status.conditions, ChannelCondition.LOG_VALID)
-    if view.log.problem is None or (old is not None and old.status == "False"):
+    wrong = view.log.problem or view.log.finding
+    if wrong is None or (old is not None and old.status == "False"):
         return ()
-    return (_event(channel, EventReason.LOG_INVALID, view.log.problem),)
+    return (_event(channel, EventReason.LOG_INVALID, wrong),)
 
 
 def _event(channel: ChannelView, reason: EventReason, message: str) -> Event:

@@ -7,11 +7,12 @@ from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.reasons import ChannelCondition, ConditionReason
 from gatevalve.decide.conditions import with_condition
 from gatevalve.decide.log import LogState, fold, name_of, served_digest
+from gatevalve.decide.pin import pin_problem
 from gatevalve.decide.plan import ChannelStatusUpdate
 from gatevalve.decide.rollout import Standing
 from gatevalve.decide.tampering import Notice
 from gatevalve.decide.view import ChannelView, EntryView, View
-from gatevalve.gate.rounds import round_in_force
+from gatevalve.gate.rounds import enforced, round_in_force
 
 Problem = tuple[ConditionReason, str]
 """What stops a channel, and what to do about it."""
@@ -52,17 +53,25 @@ def _derived(view: View, log: LogState, live: EntryView) -> dict[str, object]:
 def _conditions(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None, seen: Notice) -> tuple[Condition, ...]:
     conditions = channel.status.conditions
     untampered: Row = (ChannelCondition.UNTAMPERED, *seen.untampered(view.now))
-    for row in (*_checked(problem, _external_problem(view)), *_serving(view, channel, now, problem), untampered):
+    for row in (*_checked(view, channel, problem), *_serving(view, channel, now, problem), untampered):
         conditions = with_condition(conditions, *row, view.now, channel.meta.generation)
     return conditions
 
 
-def _checked(problem: Problem | None, external: Problem | None) -> tuple[Row, Row]:
+def audit_finding(view: View) -> Problem | None:
+    """What holds tests, verdicts and promotions although the chain is sound; a person may go back, and what served is rolled out."""
+    if view.log.finding is None:
+        return None
+    text = f"{view.log.finding}; tests, verdicts and promotions wait, a pin or rollback does not; see docs/operations.md"
+    return ConditionReason.LOG_INVALID, text
+
+
+def _checked(view: View, channel: ChannelView, problem: Problem | None) -> tuple[Row, Row]:
     gate = problem if problem is not None and problem[0] in _GATE_PROBLEMS else None
-    log = problem if problem is not None and problem[0] in _LOG_PROBLEMS else None
-    unknown = external if log is None else None
+    log = problem if problem is not None and problem[0] in _LOG_PROBLEMS else audit_finding(view)
+    unknown = _external_problem(view) if log is None else None
     return (
-        (ChannelCondition.GATE_READY, gate is None, *(gate or (ConditionReason.AS_EXPECTED, "the policy is in force"))),
+        (ChannelCondition.GATE_READY, gate is None, *(gate or (ConditionReason.AS_EXPECTED, _in_force(view, channel)))),
         (
             ChannelCondition.LOG_VALID,
             None if unknown else log is None,
@@ -74,7 +83,7 @@ def _checked(problem: Problem | None, external: Problem | None) -> tuple[Row, Ro
 def _serving(view: View, channel: ChannelView, now: Standing | None, problem: Problem | None) -> tuple[Row, ...]:
     if now is None:
         return ((ChannelCondition.READY, False, *problem),) if problem else ()
-    other = problem or _pin_problem(channel, view) or _external_problem(view)
+    other = audit_finding(view) or problem or _pin_problem(channel, view) or _external_problem(view)
     ready = now.serving and now.reason is ConditionReason.AS_EXPECTED and other is None
     return (
         (ChannelCondition.SERVING, now.serving, now.reason, now.message),
@@ -99,6 +108,15 @@ def _external_problem(view: View) -> Problem | None:
 
 def _pin_problem(channel: ChannelView, view: View) -> Problem | None:
     pin = channel.spec.pin if channel.spec else None
-    if pin is None or fold(view.log).serving_entry(pin.entry) is not None:
-        return None
-    return ConditionReason.SPEC_INVALID, f"spec.pin.entry {pin.entry} is no serving entry of this channel (Open, Promote or Rollback)"
+    text = pin_problem(fold(view.log), pin) if pin is not None else None
+    return (ConditionReason.SPEC_INVALID, text) if text is not None else None
+
+
+def _in_force(view: View, channel: ChannelView) -> str:
+    """Which policy judges, and since when: one that is stricter takes over without asking, and a person shall see that it did."""
+    log = fold(view.log)
+    since = next((spec for spec in reversed(log.specs) if enforced(spec) is not None), None)
+    if since is None or channel.spec is None:
+        return "the policy is in force"
+    policy = f"GatePolicy {channel.spec.gate_policy} with digest {log.policy_digest}"
+    return f"{policy} is in force since {since.decided_at} ({name_of(since)})"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gatevalve.contracts.kinds import AdapterChannelSpec
-from gatevalve.contracts.serving import AdapterOnPod, AdapterRole, ChannelDocument, Route
+from gatevalve.contracts.serving import LAST_STEP, AdapterOnPod, AdapterRole, ChannelDocument, Route
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.view import EntryView, PoolView, View
+
+MOST_STEPS_AHEAD = 1_000
+"""Steps of one entry that are offered to pods without a commit are few. A pod that claims more must not use up the steps there are."""
 
 
 def route_to(entry: EntryView) -> Route:
@@ -59,16 +62,23 @@ def with_revision(content: ChannelDocument, pool: PoolView) -> ChannelDocument:
     sequence, step = max(held)
     document = content.model_copy(update={"revision": (sequence, step)})
     named = {digest for revision, digest in _held(pool) if revision == (sequence, step)}
-    return document if named == {document.digest_of()} else content.model_copy(update={"revision": (sequence, step + 1)})
+    return document if named == {document.digest_of()} else content.model_copy(update={"revision": (sequence, min(step + 1, LAST_STEP))})
 
 
 def _held(pool: PoolView) -> Iterable[tuple[tuple[int, ...], str | None]]:
-    """Revision and digest of every document that the ConfigMap or a pod holds."""
-    if pool.document is not None:
-        yield tuple(pool.document.document.revision), pool.document.document.digest_of()
+    """Revision and digest of every document that the ConfigMap or, as far as that is credible, a pod holds."""
+    committed = pool.document.document if pool.document is not None else None
+    if committed is not None:
+        yield committed.revision, committed.digest_of()
     for pod in pool.pods:
-        if pod.report is not None and len(pod.report.revision) == 2:
-            yield tuple(pod.report.revision), pod.report.document_digest
+        if pod.report is not None and pod.report.revision and _is_credible(pod.report.revision, committed):
+            yield pod.report.revision, pod.report.document_digest
+
+
+def _is_credible(revision: tuple[int, ...], committed: ChannelDocument | None) -> bool:
+    sequence, step = revision
+    known = committed.revision[1] if committed is not None and committed.revision[0] == sequence else 0
+    return step <= known + MOST_STEPS_AHEAD
 
 
 def _live(log: LogState) -> EntryView:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, EntryReason, Verdict
+from gatevalve.contracts.reasons import Action
+from gatevalve.decide.log_index import LogIndex, newest, until
 from gatevalve.decide.view import EntryView, LogView
-from gatevalve.gate.rounds import enforced
+from gatevalve.gate.rounds import NextTest, next_test_after
+
+FOLDED_LOGS = 16
+"""So many logs are remembered as folded: one reconcile asks for the same log again and again."""
 
 
 def name_of(entry: AdapterReleaseSpec) -> str:
@@ -17,13 +23,31 @@ def name_of(entry: AdapterReleaseSpec) -> str:
     return entry_name(entry.channel.name, entry.sequence)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogState:
-    """What a valid log says. Nothing here is remembered anywhere else."""
+    """What a valid log says, or its first `length` entries said. Nothing here is remembered anywhere else.
 
-    entries: tuple[EntryView, ...]
+    A log is read once: what it said before each of its entries shares one index, so that an audit grows with the log and not its square.
+    """
 
-    @property
+    written: tuple[EntryView, ...]
+    length: int = -1
+    _shared: LogIndex | None = field(default=None, compare=False, repr=False)
+
+    def before(self, sequence: int) -> LogState:
+        """The log as it was before the entry of a sequence."""
+        return LogState(self.written, sequence, self._index)
+
+    @cached_property
+    def _index(self) -> LogIndex:
+        return self._shared if self._shared is not None else LogIndex(tuple(view.spec for view in self.written))
+
+    @cached_property
+    def entries(self) -> tuple[EntryView, ...]:
+        """The entries with their statuses."""
+        return self.written[: self.next_sequence]
+
+    @cached_property
     def specs(self) -> tuple[AdapterReleaseSpec, ...]:
         """The entries without their statuses."""
         return tuple(view.spec for view in self.entries)
@@ -31,17 +55,18 @@ class LogState:
     @property
     def next_sequence(self) -> int:
         """The sequence of the entry that would come next."""
-        return len(self.entries)
+        return self.length if self.length >= 0 else len(self.written)
 
-    @property
+    @cached_property
     def serving(self) -> tuple[EntryView, ...]:
         """Every entry that says what the alias answers from, in order."""
-        return tuple(view for view in self.entries if view.spec.action in SERVING_ACTIONS and view.spec.serves is not None)
+        return tuple(self.written[position] for position in until(self._index.serving, self.next_sequence))
 
     @property
     def live(self) -> EntryView | None:
         """The entry that says what shall serve now."""
-        return self.serving[-1] if self.serving else None
+        position = newest(self._index.serving, self.next_sequence)
+        return self.written[position] if position is not None else None
 
     @property
     def incumbent_digest(self) -> str | None:
@@ -49,73 +74,71 @@ class LogState:
         return served_digest(self.live) if self.live else None
 
     @property
+    def opening(self) -> AdapterReleaseSpec | None:
+        """The newest Open entry."""
+        return self._newest(self._index.opened)
+
+    @property
     def channel_uid(self) -> str | None:
         """The uid of the channel that the newest Open entry names."""
-        return next((spec.channel.uid for spec in reversed(self.specs) if spec.action is Action.OPEN), None)
+        return self.opening.channel.uid if self.opening else None
 
     @property
     def store_uid(self) -> str:
         """The uid that prefixes the channel's paths in the store: of the channel that opened the log first, also after an adoption."""
-        return self.specs[0].channel.uid if self.entries else ""
+        return self.written[0].spec.channel.uid if self.next_sequence else ""
 
     @property
     def policy(self) -> GatePolicySpec | None:
         """The policy in force."""
-        return next((policy for spec in reversed(self.specs) if (policy := enforced(spec)) is not None), None)
+        entry = self._newest(self._index.enforced)
+        return entry.policy if entry else None
 
     @property
     def policy_digest(self) -> str | None:
         """The digest of the policy in force."""
-        return self.policy.digest_of() if self.policy else None
+        position = newest(self._index.enforced, self.next_sequence)
+        return self._index.digests[position] if position is not None else None
 
     def policy_named(self, digest: str) -> GatePolicySpec | None:
         """A policy that was in force, by digest."""
-        return next((policy for spec in reversed(self.specs) if (policy := enforced(spec)) and policy.digest_of() == digest), None)
+        entry = self._newest(self._index.enforced_as.get(digest, ()))
+        return entry.policy if entry else None
 
-    @property
+    @cached_property
     def unapproved(self) -> frozenset[str]:
         """Digests of policies that were named while the one in force was, and that nobody approved."""
-        since = max((spec.sequence for spec in self.specs if enforced(spec) is not None), default=0)
-        later = (spec for spec in self.specs[since:] if spec.reason is EntryReason.POLICY_UNAPPROVED)
-        return frozenset(spec.policy.digest_of() for spec in later if spec.policy is not None)
+        since = newest(self._index.enforced, self.next_sequence) or 0
+        return frozenset(self._index.digests[position] for position in until(self._index.unapproved, self.next_sequence, since))
 
     def approvals(self, digest: str) -> tuple[AdapterReleaseSpec, ...]:
         """The Policy entries by which persons put a policy in force."""
-        approved = (spec for spec in self.specs if spec.reason is EntryReason.POLICY_APPROVED and spec.policy is not None)
-        return tuple(spec for spec in approved if spec.policy and spec.policy.digest_of() == digest)
+        return tuple(self.written[position].spec for position in until(self._index.approved_as.get(digest, ()), self.next_sequence))
 
     def of_candidate(self, uid: str, *actions: Action) -> AdapterReleaseSpec | None:
         """The newest entry of one of the actions about a candidate."""
-        return next(
-            (spec for spec in reversed(self.specs) if spec.candidate and spec.candidate.uid == uid and spec.action in actions), None
-        )
+        found = [newest(self._index.of_candidate.get((uid, action), ()), self.next_sequence) for action in actions]
+        position = max((position for position in found if position is not None), default=None)
+        return self.written[position].spec if position is not None else None
 
-    @property
+    @cached_property
     def open_tests(self) -> tuple[AdapterReleaseSpec, ...]:
         """Tests that have no verdict yet."""
-        return tuple(
-            spec
-            for spec in self.specs
-            if spec.action is Action.TEST and spec.candidate and not self.of_candidate(spec.candidate.uid, Action.ACCEPT, Action.REJECT)
-        )
+        tests = (spec for spec in self.specs if spec.action is Action.TEST and spec.candidate)
+        return tuple(spec for spec in tests if spec.candidate and not self.of_candidate(spec.candidate.uid, Action.ACCEPT, Action.REJECT))
 
-    @property
+    @cached_property
     def quarantine(self) -> frozenset[str]:
         """Digests of adapters that the gate rejected or that a Rollback took out of service."""
-        rejected = {
-            spec.lineage.adapter_digest
-            for spec in self.specs
-            if spec.action is Action.REJECT and spec.verdict is Verdict.REJECTED and spec.lineage and spec.lineage.adapter_digest
-        }
-        return frozenset(rejected | self._taken_back())
+        return frozenset(digest for digest, position in self._index.quarantined.items() if position < self.next_sequence)
 
-    def _taken_back(self) -> set[str]:
-        taken: set[str] = set()
-        for before, after in zip(self.serving, self.serving[1:], strict=False):
-            old, new = served_digest(before), served_digest(after)
-            if after.spec.action is Action.ROLLBACK and old is not None and old != new:
-                taken.add(old)
-        return taken
+    def is_quarantined(self, digest: str) -> bool:
+        """An adapter is in the quarantine, which need not be gathered to tell."""
+        return self._index.quarantined.get(digest, self.next_sequence) < self.next_sequence
+
+    def next_test(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
+        """Round and number that the next Test entry has to carry."""
+        return next_test_after(self._index.rounds[self.next_sequence], policy, policy_digest, incumbent_digest)
 
     def served_after(self, entry: AdapterReleaseSpec) -> bool:
         """Something else was made to serve after an entry was written: what was measured then is stale."""
@@ -124,16 +147,21 @@ class LogState:
     def policy_changed_after(self, entry: AdapterReleaseSpec) -> bool:
         """Another policy than an entry's came into force after it was written, be it for a while only."""
         digest = entry.gate.policy_digest if entry.gate else None
-        later = (enforced(spec) for spec in self.specs[entry.sequence + 1 :])
-        return any(policy is not None and policy.digest_of() != digest for policy in later)
+        later = until(self._index.enforced, self.next_sequence, entry.sequence + 1)
+        return any(self._index.digests[position] != digest for position in later)
 
     def serving_entry(self, name: str) -> EntryView | None:
         """A serving entry by name."""
-        return next((view for view in self.serving if name_of(view.spec) == name), None)
+        position = self._index.named.get(name, self.next_sequence)
+        return self.written[position] if position < self.next_sequence else None
 
     def restored(self, entry: AdapterReleaseSpec) -> str:
         """The name of the entry whose adapter an entry serves: itself, or what a Rollback restores."""
         return entry.restores or name_of(entry)
+
+    def _newest(self, positions: Sequence[int]) -> AdapterReleaseSpec | None:
+        position = newest(positions, self.next_sequence)
+        return self.written[position].spec if position is not None else None
 
 
 def served_digest(view: EntryView) -> str | None:
@@ -142,5 +170,25 @@ def served_digest(view: EntryView) -> str | None:
 
 
 def fold(log: LogView) -> LogState:
-    """The state of a valid log."""
-    return LogState(log.entries)
+    """The state of a valid log; the same one for the same entries."""
+    return _folded(_Same(log.entries))
+
+
+class _Same:
+    """Entries as a key that is equal to itself only: to compare thousands of entries takes longer than to read them once."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: tuple[EntryView, ...]) -> None:
+        self.entries = entries
+
+    def __hash__(self) -> int:
+        return id(self.entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.entries is self.entries
+
+
+@lru_cache(maxsize=FOLDED_LOGS)
+def _folded(same: _Same) -> LogState:
+    return LogState(same.entries)

@@ -13,7 +13,9 @@ from gatevalve.decide.view import ChannelView, View
 from gatevalve.gate.compare import Relation, compare, differences
 
 NAMED_FIELDS = 5
-"""So many of the fields that ask for less are named; the whole policies are in the log."""
+"""So many of the fields that differ are named; the whole policies are in the log."""
+
+RATCHET = "the one before comes back only with spec.gatePolicyApproval"
 
 
 def policy_problem(view: View, spec: AdapterChannelSpec, log: LogState) -> Problem | None:
@@ -61,27 +63,32 @@ def _taken_over(
     view: View, channel: ChannelView, log: LogState, policy: GatePolicySpec, reason: EntryReason, message: str, actor: str | None
 ) -> Plan:
     entry = entries.policy_entry(view, log, policy, reason, message, actor)
-    approved = f", approved by {actor}" if actor else ""
-    text = f"the policy with digest {policy.digest_of()} is in force{approved}"
-    return _written(channel, AppendEntry(entry), EventReason.POLICY_CHANGED, text, warning=actor is not None)
+    how = f"approved by {actor}" if actor else f"it asks for more: {_named(log.policy or policy, policy, Relation.STRICTER)}; {RATCHET}"
+    text = f"the policy with digest {policy.digest_of()} is in force, {how}"
+    return _written(channel, AppendEntry(entry), EventReason.POLICY_CHANGED, text)
 
 
 def _held(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, policy: GatePolicySpec) -> Plan:
     text = _lacks(spec, log.policy or policy, policy)
     entry = entries.policy_entry(view, log, policy, EntryReason.POLICY_UNAPPROVED, text, None)
-    return _written(channel, AppendEntry(entry), EventReason.POLICY_UNAPPROVED, f"{text}; {_remedy(spec, log, policy)}", warning=True)
+    return _written(channel, AppendEntry(entry), EventReason.POLICY_UNAPPROVED, f"{text}; {_remedy(spec, log, policy)}")
 
 
-def _written(channel: ChannelView, append: AppendEntry, reason: EventReason, message: str, warning: bool) -> Plan:
-    event = Event("AdapterChannel", channel.meta.name, channel.meta.uid, reason, message, warning)
+def _written(channel: ChannelView, append: AppendEntry, reason: EventReason, message: str) -> Plan:
+    """Another policy judges, or would: whoever did not mean it must see it."""
+    event = Event("AdapterChannel", channel.meta.name, channel.meta.uid, reason, message, warning=True)
     return Plan((append,), events=(event,), requeue_seconds=0)
 
 
 def _lacks(spec: AdapterChannelSpec, in_force: GatePolicySpec, policy: GatePolicySpec) -> str:
     """What of a policy is not at least as strict, in a sentence."""
-    fields = [item.field for item in differences(in_force, policy) if item.relation is not Relation.STRICTER]
-    named = ", ".join(fields[:NAMED_FIELDS]) + (f" and {len(fields) - NAMED_FIELDS} more" if len(fields) > NAMED_FIELDS else "")
+    named = _named(in_force, policy, Relation.LOOSER, Relation.INCOMPARABLE)
     return f"GatePolicy {spec.gate_policy} with digest {policy.digest_of()} is not at least as strict as the one in force: {named}"
+
+
+def _named(in_force: GatePolicySpec, policy: GatePolicySpec, *relations: Relation) -> str:
+    fields = [item.field for item in differences(in_force, policy) if item.relation in relations]
+    return ", ".join(fields[:NAMED_FIELDS]) + (f" and {len(fields) - NAMED_FIELDS} more" if len(fields) > NAMED_FIELDS else "")
 
 
 def _remedy(spec: AdapterChannelSpec, log: LogState, policy: GatePolicySpec) -> str:

@@ -231,7 +231,7 @@ def _seen_of(case: Case, job: JobView) -> str:
     if job.waiting:
         return f"{name}: {job.waiting}"
     told = condition_of(case.status.conditions, CandidateCondition.DECIDED)
-    return told.message if told is not None and not job.has_pod and told.message.startswith(f"{name}: ") else name
+    return told.message if told is not None and not job.has_started and told.message.startswith(f"{name}: ") else name
 
 
 def _ended(case: Case, step: Ended) -> Plan:

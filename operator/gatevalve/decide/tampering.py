@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.exits import ExitCode
-from gatevalve.contracts.kinds import Tampering
+from gatevalve.contracts.jobs import UNMARKED
+from gatevalve.contracts.kinds import KnownTampering, Tampering
 from gatevalve.contracts.names import KEYS_CONFIGMAP, entry_sequence, pool_configmap
 from gatevalve.contracts.reasons import ConditionReason, EventReason, PodReason, Step
 from gatevalve.contracts.serving import AdapterState, PodReport, RefusedRequest, SignedDocument
@@ -27,7 +30,10 @@ PAUSE = timedelta(minutes=1)
 """Further refused requests are told so much later: whoever tries every route must not fill the list of events."""
 
 MOST_TOLD, LONGEST, LONGEST_SUBJECT = 5, 200, 120
-"""Findings told at once, and characters of each and of its subject: together they fit into a status message."""
+"""Findings of one kind, or in one message; characters of each and of its subject: together they fit into a status message."""
+
+MOST_KNOWN = 64
+"""Findings that are remembered; more than can be found at once."""
 
 ARMS = ("incumbentDigest", "anchorDigest")
 """Fields of PublishInput: a message that begins with one says that what is published under the digest is not what it names."""
@@ -42,14 +48,14 @@ class Finding:
     detail: str
 
     @property
-    def known_by(self) -> str:
-        """By these words it is known again when it is seen once more."""
-        return self.subject[:LONGEST_SUBJECT]
+    def key(self) -> tuple[str, str]:
+        """By this it is known again: its kind and the whole of its subject, which may hold words that somebody else chose."""
+        return str(self.reason), sha256(self.subject.encode("utf-8", "replace")).removeprefix("sha256:")[:16]
 
     @property
     def message(self) -> str:
         """What is told: short enough to stand beside others."""
-        return f"{self.known_by}: {self.detail}"[:LONGEST]
+        return f"{self.subject[:LONGEST_SUBJECT]}: {self.detail}"[:LONGEST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,31 +89,67 @@ class Notice:
 def notice(view: View, channel: ChannelView, log: LogState) -> Notice:
     """What to tell. A finding that lasts, or comes again while it is remembered, is not told again."""
     told = _told(channel, view.now)
-    remembered = told.message if told is not None and view.now - instant(told.at) < MEMORY else ""
+    known = _remembered(told, view.now)
     found = findings(view, channel, log)
-    new = tuple(finding for finding in found if finding.known_by not in remembered)
-    if new:
-        known = [finding for finding in found if finding not in new]
-        message = "; ".join(finding.message for finding in (*new, *known))
-        return Notice(Tampering(reason=str(new[0].reason), message=message, at=timestamp(view.now)), new, lasting=True)
-    if told is not None and found and view.now - instant(told.at) >= REFRESH:
-        told = told.model_copy(update={"at": timestamp(view.now)})
-    return Notice(told, lasting=bool(found))
+    new = tuple(finding for finding in found if finding.key not in known)
+    if not new and (not found or told is None or view.now - instant(told.at) < REFRESH):
+        return Notice(told, lasting=bool(found))
+    reason, message = _said(told, known, found, new)
+    noted = Tampering(reason=reason, message=message, at=timestamp(view.now), known=_known(known, found, view.now))
+    return Notice(noted, new, lasting=True)
 
 
 def findings(view: View, channel: ChannelView, log: LogState) -> tuple[Finding, ...]:
-    """All that is not as it should be, the gravest first."""
+    """All that is not as it should be, the gravest first; of each kind so many that a loud pod hides no other kind."""
     found = (
         *_document(view, channel, log),
         *_keys(view),
         *_adapters(view),
         *_arms(view),
         *_evidence(view),
+        *_planted(view),
         *_statuses(view, log),
         *_foreign(view),
         *_refused(view, channel),
     )
-    return found[:MOST_TOLD]
+    return tuple(_first_of_each_kind(found))
+
+
+def is_forgotten(known: KnownTampering, now: datetime) -> bool:
+    """It was seen last so long ago, or is said to have been seen so late, that it is told anew when it is found."""
+    return not timedelta() <= now - instant(known.at) < MEMORY
+
+
+def _first_of_each_kind(found: Iterable[Finding]) -> Iterator[Finding]:
+    seen: Counter[ConditionReason] = Counter()
+    for finding in found:
+        seen[finding.reason] += 1
+        if seen[finding.reason] <= MOST_TOLD:
+            yield finding
+
+
+Known = dict[tuple[str, str], KnownTampering]
+
+
+def _remembered(told: Tampering | None, now: datetime) -> Known:
+    known = [one for one in (told.known if told else ()) if one.reason in tuple(ConditionReason) and not is_forgotten(one, now)]
+    return {(one.reason, one.subject): one for one in known}
+
+
+def _known(known: Known, found: Sequence[Finding], now: datetime) -> tuple[KnownTampering, ...]:
+    """What is found now, then what was found last: what lasts must not be pushed out by what comes and goes."""
+    seen = {finding.key: KnownTampering(reason=finding.key[0], subject=finding.key[1], at=timestamp(now)) for finding in found}
+    before = sorted((old for key, old in known.items() if key not in seen), key=lambda old: instant(old.at), reverse=True)
+    return (*seen.values(), *before)[:MOST_KNOWN]
+
+
+def _said(told: Tampering | None, known: Known, found: Sequence[Finding], new: Sequence[Finding]) -> tuple[str, str]:
+    """Reason and message. Anybody who reaches a pod can have a request refused: it takes nothing graver out of sight."""
+    only_requests = all(finding.reason is ConditionReason.UNAUTHORIZED_REQUEST for finding in new)
+    if told is not None and only_requests and (not new or any(kind != ConditionReason.UNAUTHORIZED_REQUEST for kind, _ in known)):
+        return told.reason, told.message
+    shown = [*new, *(finding for finding in found if finding not in new)][:MOST_TOLD]
+    return str(new[0].reason), "; ".join(finding.message for finding in shown)
 
 
 def _told(channel: ChannelView, now: datetime) -> Tampering | None:
@@ -194,6 +236,14 @@ def _evidence(view: View) -> Iterator[Finding]:
         yield Finding(ConditionReason.EVIDENCE_FORGED, f"evidence of {view.evidence.test_entry}", view.evidence.problem or "")
 
 
+def _planted(view: View) -> Iterator[Finding]:
+    """Rounds, journals and reports that an evaluation found without its mark."""
+    for job in view.jobs:
+        said = job.termination.message if job.termination else ""
+        if job.step == Step.EVALUATE and job.exit_code == ExitCode.CONTRACT and f": {UNMARKED}" in said and _is_fresh(view, job):
+            yield Finding(ConditionReason.EVIDENCE_FORGED, f"Job {job.name}", said)
+
+
 # ---- statuses
 
 
@@ -220,21 +270,20 @@ def _foreign(view: View) -> Iterator[Finding]:
 
 
 def _refused(view: View, channel: ChannelView) -> Iterator[Finding]:
-    """The newest request that went past the alias, when it is newer than what was told last."""
+    """The newest request that went past the alias, when it is newer than the one told last."""
     refused = [(report.refused, pod.name) for pod, report in _reports(view) if report.refused is not None]
     if not refused:
         return
     newest, pod = max(refused, key=lambda item: (instant(item[0].at), item[1]))
-    if _is_news(newest, _told(channel, view.now), view.now):
+    if _is_news(newest, _remembered(_told(channel, view.now), view.now), view.now):
         yield Finding(ConditionReason.UNAUTHORIZED_REQUEST, f"a request to {pod} at {newest.at}", newest.message)
 
 
-def _is_news(refused: RefusedRequest, told: Tampering | None, now: datetime) -> bool:
-    at = instant(refused.at)
-    if now - at >= MEMORY:
-        return False
-    pause = PAUSE if told is not None and told.reason == ConditionReason.UNAUTHORIZED_REQUEST else timedelta()
-    return told is None or at > instant(told.at) + pause
+def _is_news(refused: RefusedRequest, known: Known, now: datetime) -> bool:
+    """A pod's clock may go ahead: nothing is newer than now."""
+    at = min(instant(refused.at), now)
+    told = [instant(one.at) for one in known.values() if one.reason == ConditionReason.UNAUTHORIZED_REQUEST]
+    return now - at < MEMORY and (not told or at > max(told) + PAUSE)
 
 
 def _reports(view: View) -> Iterator[tuple[PodView, PodReport]]:

@@ -75,15 +75,17 @@ class EntryView:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The channel's log in order; `problem` is set when it is broken or differs from its external copy.
+    """The channel's log in order; `problem` is set when it is broken or differs from its external copy, so that nothing can follow it.
 
-    With a problem, `entries` is the sound start. `external_error` says that the external log cannot be read, and then `exported` is
-    what was known before, or cannot be written.
+    With a problem, `entries` is the sound start. `finding` is what an audit found in a log whose chain is sound: a verdict that cannot
+    be shown any more, or an entry that no decision could have written. `external_error` says that the external log cannot be read, and
+    then `exported` is what was known before, or cannot be written.
     """
 
     entries: tuple[EntryView, ...] = ()
     problem: str | None = None
     external_error: str | None = None
+    finding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class JobView:
     """One attempt of one candidate's step, with what its Pod said.
 
     `exit_code` is of the container that failed, or 0; absent while it runs or when the Pod is gone.
-    `parent_digest` is the parent that the attempt was started with ('' = the base). Without `has_pod` nobody can say what it waits for.
+    `parent_digest` is the parent that the attempt was started with ('' = the base).
+    `has_started`: its Pod runs or ran; before that and once it is being deleted, what it waits for may be told no more.
     """
 
     name: str
@@ -110,7 +113,7 @@ class JobView:
     parent_digest: str = ""
     finished_at: datetime | None = None
     deleting: bool = False
-    has_pod: bool = True
+    has_started: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,8 @@ class PoolView:
     """The pool's ConfigMap key of this channel and its Pods.
 
     `document` is absent when there is none or it does not verify; `alias_owner` is another channel that serves the same alias on the pool;
-    `timings` are what the executor measured of the last commit; `keys_problem` says what is wrong with ConfigMap gatevalve-keys.
+    `timings` are what the executor measured of the last commit; `keys_problem` says what is wrong with ConfigMap gatevalve-keys;
+    `held_text` is what the key holds, whatever that is, and None where there is no such key.
     """
 
     document: SignedDocument | None = None
@@ -150,6 +154,7 @@ class PoolView:
     alias_owner: str | None = None
     timings: Timings | None = None
     keys_problem: str | None = None
+    held_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import AlreadyExistsError, ClusterError, ConflictError, IntegrityError
 from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import API_VERSION, LABEL_CHANNEL, entry_name
+from gatevalve.contracts.reasons import Action
 from gatevalve.decide.view import LogView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.chain import copy_of
@@ -79,6 +80,8 @@ class Appender:
 def _must_follow(view: LogView, draft: AdapterReleaseSpec) -> None:
     if view.problem is not None:
         raise ClusterError(f"nothing is appended to a broken log: {view.problem}")
+    if view.finding is not None and draft.action is not Action.ROLLBACK:
+        raise ClusterError(f"nothing but a way back is appended to a log that does not stand its audit: {view.finding}")
     if draft.sequence != len(view.entries):
         raise ConflictError(f"the entry was drafted as number {draft.sequence} of a log with {len(view.entries)} entries")
 

@@ -12,7 +12,7 @@ from gatevalve.decide.audit import GivenVerdict, given_verdicts, log_problems, l
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.view import EntryView, EvidenceView
 from gatevalve.engine.chain import Chain, belongs_to, compare, exported, read_link, verify_chain
-from gatevalve.engine.release_log import ExternalLog
+from gatevalve.engine.release_log import ExternalLog, Found
 from gatevalve.io.clock import Clock
 from gatevalve.io.ports import ADAPTER_RELEASES, Cluster, EvidenceStore, LogStore
 from gatevalve.io.signing import VerifyKey
@@ -27,9 +27,13 @@ AUDIT_AGAIN_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an audit found: problems of the log, what could not be read, evidence that is known to be lost, and verdicts judged anew."""
+    """What an audit found: problems of the log, what could not be read, evidence that is known to be lost, and verdicts judged anew.
+
+    `broken`: the problem is one of the chain or of a copy, and nothing can follow it; otherwise problems are about what entries say.
+    """
 
     problems: tuple[str, ...] = ()
+    broken: bool = False
     unread: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     judged: int = 0
@@ -40,12 +44,13 @@ class Findings:
         return not self.problems and not self.unread
 
     @property
-    def told(self) -> str | None:
+    def told(self) -> Found:
         """The first problem, and how many more there are."""
         if not self.problems:
-            return None
+            return Found()
         more = len(self.problems) - 1
-        return self.problems[0] + (f" (and {more} more: kubectl gatevalve verify names them)" if more else "")
+        text = self.problems[0] + (f" (and {more} more: kubectl gatevalve verify names them)" if more else "")
+        return Found(problem=text) if self.broken else Found(finding=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class LogAudit:
         chain = await self._chain(channel)
         problem = chain.problem or compare(chain, copies)
         if problem is not None:
-            return Findings((problem,))
+            return Findings((problem,), broken=True)
         entries = tuple(EntryView(link.spec, link.status, exported(link, copies)) for link in chain.links)
         return await examine(LogState(entries), self.evidence, self.operator_version, adopting=channel_uid not in chain.channel_uids)
 

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from gatevalve.contracts.errors import (
     AlreadyExistsError,
     ClusterError,
     ConflictError,
     GatevalveError,
+    InvalidError,
     NotFoundError,
     ServingError,
     StoreError,
@@ -37,6 +39,7 @@ from gatevalve.decide.view import View
 from gatevalve.engine.append import Appender
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.events import EventRecorder
+from gatevalve.engine.pool import held_text
 from gatevalve.engine.statuses import StatusWriter
 from gatevalve.engine.timings import RolloutTimes
 from gatevalve.io.clock import Clock
@@ -44,6 +47,9 @@ from gatevalve.io.ports import CONFIGMAPS, JOBS, PODS, Cluster, PodAddress, Serv
 from gatevalve.io.signing import Signer
 
 log = logging.getLogger(__name__)
+
+COMMIT_TRIES, COMMIT_PAUSE_SECONDS = 20, 0.02
+"""Others may write other keys, labels and annotations of a pool's ConfigMap as often as they like: that must not keep a commit off."""
 
 Appended = Callable[[AdapterReleaseSpec], None]
 """Told of an entry that stuck."""
@@ -117,7 +123,7 @@ class Executor:
             case PushDocument():
                 await self._push(action, view)
             case CommitDocument():
-                await self._commit(action)
+                await self._commit(action, view)
             case RestoreKeys():
                 await self._restore_keys()
             case AnnotatePod():
@@ -168,19 +174,48 @@ class Executor:
         if report.reason is not None:
             log.warning("%s holds revision %s of %s: %s: %s", pod.name, report.revision, view.name, report.reason, report.message)
 
-    async def _commit(self, action: CommitDocument) -> None:
-        """The write that decides what a pool serves. Without a version the ConfigMap must not exist, with one it must still have it."""
-        signed = self.signer.sign_document(action.document)
-        name, data = pool_configmap(action.pool), {action.channel: signed.canonical().decode()}
+    async def _commit(self, action: CommitDocument, view: View) -> None:
+        """The write that decides what a pool serves. The ConfigMap may change meanwhile, the channel's own key in it may not."""
+        text = self.signer.sign_document(action.document).canonical().decode()
         if action.document.routes[0].entry == _entry(action.document):
             self.times.committed(action.channel, _entry(action.document), self.clock.monotonic())
-        labels = {LABEL_POOL: action.pool}
-        if action.resource_version is None:
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data}
-            await self.cluster.create(CONFIGMAPS, body)
+        version = action.resource_version
+        for tries in range(1, COMMIT_TRIES):
+            try:
+                return await self._write_document(action, text, version)
+            except ConflictError as error:
+                if tries > 1:
+                    await self.clock.sleep(COMMIT_PAUSE_SECONDS)
+                version = await self._version_to_go_on_from(action, view, error)
+        return await self._write_document(action, text, version)
+
+    async def _write_document(self, action: CommitDocument, text: str, version: str | None) -> None:
+        """Without a version the ConfigMap must not exist, with one it must still have it. Raises ConflictError."""
+        metadata: dict[str, Any] = {"name": pool_configmap(action.pool), "labels": {LABEL_POOL: action.pool}}
+        data = {action.channel: text}
+        if version is None:
+            await self.cluster.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
             return
-        metadata = {"name": name, "resourceVersion": action.resource_version, "labels": labels}
-        await self.cluster.apply(CONFIGMAPS, {"metadata": metadata, "data": data}, f"gatevalve-{action.channel}")
+        body = {"metadata": {**metadata, "resourceVersion": version}, "data": data}
+        try:
+            await self.cluster.apply(CONFIGMAPS, body, f"gatevalve-{action.channel}")
+        except InvalidError:
+            body["metadata"]["resourceVersion"] = await self._without_binary(action, version)
+            await self.cluster.apply(CONFIGMAPS, body, f"gatevalve-{action.channel}")
+
+    async def _without_binary(self, action: CommitDocument, version: str) -> str:
+        """A key that somebody put under binaryData as well makes the whole ConfigMap invalid. Answers the version that is free of it."""
+        patch = {"metadata": {"resourceVersion": version}, "binaryData": {action.channel: None}}
+        freed: str = (await self.cluster.merge(CONFIGMAPS, pool_configmap(action.pool), patch))["metadata"]["resourceVersion"]
+        return freed
+
+    async def _version_to_go_on_from(self, action: CommitDocument, view: View, met: ConflictError) -> str | None:
+        """The ConfigMap's version now. Raises the conflict that was met when the channel's key is no longer what the view saw in it."""
+        now = await self.cluster.get(CONFIGMAPS, pool_configmap(action.pool))
+        if held_text(now, action.channel) != view.pool.held_text:
+            raise met
+        version: str | None = now["metadata"]["resourceVersion"] if now is not None else None
+        return version
 
     async def _restore_keys(self) -> None:
         """Pods that run hold their key in memory, so a failure is no reason to stop what else there is to do; the next look tries again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,11 +11,16 @@ from typing import Any
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.jobs import Termination
 from gatevalve.contracts.names import ENV_JOB, LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_STEP
+from gatevalve.contracts.reasons import Step
 from gatevalve.decide.view import JobView
 from gatevalve.io.ports import KubeObject
 
 STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """Waiting reasons of every healthy start."""
+
+STEPS = frozenset(map(str, Step))
+ATTEMPT = re.compile("[1-9][0-9]{0,3}")
+"""More digits would leave the next attempt's name no room."""
 
 PARENT_FIELDS = ("parentDigest", "incumbentDigest")
 
@@ -23,7 +29,7 @@ def job_view(job: KubeObject, pods: Iterable[KubeObject]) -> JobView | None:
     """An attempt with what its newest Pod said; None for a Job that is not one of ours."""
     labels = job["metadata"].get("labels") or {}
     step, attempt, uid = labels.get(LABEL_STEP), labels.get(LABEL_ATTEMPT, ""), labels.get(LABEL_CANDIDATE_UID)
-    if step is None or uid is None or not attempt.isdigit():
+    if step not in STEPS or not uid or ATTEMPT.fullmatch(attempt) is None:
         return None
     own = sorted((pod for pod in pods if _is_owned(pod, job)), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     pod = own[-1] if own else None
@@ -47,7 +53,7 @@ def job_view(job: KubeObject, pods: Iterable[KubeObject]) -> JobView | None:
         parent_digest=_parent(job),
         finished_at=instant(end["lastTransitionTime"]) if end and end.get("lastTransitionTime") else None,
         deleting="deletionTimestamp" in job["metadata"],
-        has_pod=pod is not None,
+        has_started=_has_started(pod),
     )
 
 
@@ -93,6 +99,15 @@ def _waiting(pod: KubeObject | None) -> str | None:
     return _sentence(states[0]) if states else None
 
 
+def _has_started(pod: KubeObject | None) -> bool:
+    """A container of it runs or ran. Of a Pod that is being deleted that is not known: containers are told as ended that never ran."""
+    if pod is None or "deletionTimestamp" in pod["metadata"]:
+        return False
+    status = pod.get("status") or {}
+    every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return any((item.get("state") or {}).keys() & {"running", "terminated"} for item in every)
+
+
 def _sentence(state: dict[str, Any]) -> str:
     return ": ".join(part for part in (str(state.get("reason") or ""), str(state.get("message") or "")) if part)[:500]
 
@@ -124,7 +139,7 @@ def _inputs(job: KubeObject) -> Iterable[dict[str, Any]]:
 def _decoded(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

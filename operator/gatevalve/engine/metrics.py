@@ -13,7 +13,7 @@ from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.reasons import SERVING_ACTIONS, TERMINAL_STATES, Action, CandidateCondition, ChannelCondition, ConditionReason
 from gatevalve.decide.conditions import condition_of, instant
 from gatevalve.decide.plan import CandidateStatusUpdate, ChannelStatusUpdate, Plan, ReleaseStatusUpdate, StatusUpdate
-from gatevalve.decide.tampering import MEMORY
+from gatevalve.decide.tampering import is_forgotten
 from gatevalve.decide.view import LogView, PoolView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.statuses import AnyStatus
@@ -81,7 +81,7 @@ class Metrics:
             self.gauge(contracts.TESTS_REMAINING, view.name).set(status.round.max_tests - status.round.tests)
 
     def _log(self, channel: str, log: LogView) -> None:
-        self.gauge(contracts.LOG_VALID, channel).set(log.problem is None)
+        self.gauge(contracts.LOG_VALID, channel).set(log.problem is None and log.finding is None)
         self.gauge(contracts.LOG_HEAD_SEQUENCE, channel).set(len(log.entries) - 1)
         self.gauge(contracts.LOG_UNEXPORTED, channel).set(sum(not entry.exported for entry in log.entries))
         ratio = rejection_ratio(log)
@@ -131,9 +131,8 @@ class Metrics:
         self.counter(contracts.CANDIDATES_TOTAL, candidate["spec"]["channel"], verdict, reason).inc()
 
     def _tampered(self, update: ChannelStatusUpdate, before: AdapterChannelStatus) -> None:
-        tampering = update.status.tampering
-        if tampering is not None and is_new(tampering, before.tampering):
-            self.counter(contracts.TAMPERING_TOTAL, update.name, tampering.reason).inc()
+        for reason in new_tamperings(update.status.tampering, before.tampering):
+            self.counter(contracts.TAMPERING_TOTAL, update.name, reason).inc()
 
     def _rolled_out(self, update: ReleaseStatusUpdate, before: AdapterReleaseStatus) -> None:
         timings, release = update.status.timings, self._cache.get(ADAPTER_RELEASES, update.name)
@@ -147,11 +146,12 @@ class Metrics:
             self.histogram(contracts.PRELOAD_SECONDS, channel).observe(timings.preload_ms / 1000)
 
 
-def is_new(tampering: Tampering, told: Tampering | None) -> bool:
-    """Whether something else is told, or the same again after it was forgotten; what lasts is only noted as seen again."""
-    if told is None or (tampering.reason, tampering.message) != (told.reason, told.message):
-        return True
-    return instant(tampering.at) - instant(told.at) >= MEMORY
+def new_tamperings(now: Tampering | None, before: Tampering | None) -> tuple[str, ...]:
+    """The reason of each finding that was not known, or known and forgotten; what lasts is only noted as seen again."""
+    if now is None:
+        return ()
+    told = {(known.reason, known.subject) for known in (before.known if before else ()) if not is_forgotten(known, instant(now.at))}
+    return tuple(known.reason for known in now.known if (known.reason, known.subject) not in told)
 
 
 def policy_is_unapproved(status: AdapterChannelStatus) -> bool:

@@ -56,7 +56,14 @@ class PoolReader:
         self._ports.answers.keep_only(channel, frozenset(pod.uid for pod in pods))
         document, problem = _document(configmap, channel, self._ports.key)
         version = configmap["metadata"]["resourceVersion"] if configmap else None
-        whole = PoolView(document, problem, version, tuple(views), keys_problem=keys_problem(keys, self._ports.key))
+        whole = PoolView(
+            document,
+            problem,
+            version,
+            tuple(views),
+            keys_problem=keys_problem(keys, self._ports.key),
+            held_text=held_text(configmap, channel),
+        )
         owner = self._alias_owner(channel, spec, configmap, whole)
         return replace(whole, alias_owner=owner, timings=self._timings(channel, whole))
 
@@ -147,10 +154,16 @@ def keys_problem(configmap: KubeObject | None, key: VerifyKey) -> str | None:
     return f"key {CERTIFICATE_FILE} holds {found}, the certificate in use is {key.key_id}" if found != key.key_id else None
 
 
+def held_text(configmap: KubeObject | None, channel: str) -> str | None:
+    """What the channel's key in a pool's ConfigMap holds."""
+    text: str | None = ((configmap or {}).get("data") or {}).get(channel)
+    return text
+
+
 def _document(configmap: KubeObject | None, channel: str, key: VerifyKey) -> tuple[SignedDocument | None, str | None]:
-    raw = ((configmap or {}).get("data") or {}).get(channel)
+    raw = held_text(configmap, channel)
     if raw is None:
-        return None, None
+        return None, f"the key {channel} stands under binaryData" if channel in ((configmap or {}).get("binaryData") or {}) else None
     try:
         signed = SignedDocument.parse_json(raw)
         key.verify_document(signed)

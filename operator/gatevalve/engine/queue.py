@@ -31,6 +31,9 @@ class Backoff:
 
 
 HOT = Backoff(first=0.05, longest=2.0)
+CONFLICTS_TOLD = 5
+"""From so many in a row on, conflicts are no chance: somebody or something keeps what is decided from being done."""
+
 FREE_TURNS = 5
 """Requeues at once that a key gets in a row before it has to pause: a plan that never settles must not take the whole CPU."""
 
@@ -47,12 +50,13 @@ class KeyQueue:
         jitter: Callable[[], float] = random.random,
         on_error: Callable[[str], None] = lambda key: None,
     ) -> None:
-        """Take the work and the clock; `run` starts it."""
+        """Take the work and the clock; `run` starts it. `on_error` is told of failures, and of conflicts when they do not end."""
         self._reconcile, self._clock, self._workers, self._jitter, self._on_error = reconcile, clock, workers, jitter, on_error
         self._backoff = backoff or Backoff()
         self._due: dict[str, float] = {}
         self._active: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        self._conflicts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -120,6 +124,7 @@ class KeyQueue:
             self._failed(key, error)
         else:
             self._failures.pop(key, None)
+            self._conflicts.pop(key, None)
             self._come_back(key, again)
         finally:
             del self._active[key]
@@ -129,11 +134,20 @@ class KeyQueue:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause = self._backoff.seconds(failures, self._jitter())
         if isinstance(error, ConflictError):
-            log.info("%s: something changed meanwhile, looking again in %.2f s: %s", key, pause, error)
+            self._met_conflict(key, pause, error)
         else:
+            self._conflicts.pop(key, None)
             self._on_error(key)
             log.error("%s: failed %d times, looking again in %.1f s: %s", key, failures, pause, error, exc_info=error)
         self.add_after(key, pause)
+
+    def _met_conflict(self, key: str, pause: float, error: ConflictError) -> None:
+        conflicts = self._conflicts[key] = self._conflicts.get(key, 0) + 1
+        if conflicts < CONFLICTS_TOLD:
+            log.info("%s: something changed meanwhile, looking again in %.2f s: %s", key, pause, error)
+            return
+        self._on_error(key)
+        log.warning("%s: something changed meanwhile %d times in a row, looking again in %.2f s: %s", key, conflicts, pause, error)
 
     def _come_back(self, key: str, again: float | None) -> None:
         if again is None or again > 0:

@@ -70,6 +70,14 @@ class ExternalLog:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the last audit of a log found: a problem of its chain or of a copy, or else a finding in what its entries say."""
+
+    problem: str | None = None
+    finding: str | None = None
+
+
 class ReleaseLogs:
     """Reads logs. Entries are verified once per version of their object."""
 
@@ -78,7 +86,7 @@ class ReleaseLogs:
         self._cluster, self._cache, self._external, self._key = cluster, cache, external, key
         self._links: dict[str, tuple[str, Link]] = {}
         self._errors: dict[str, str | None] = {}
-        self._audited: dict[str, str] = {}
+        self._audited: dict[str, Found] = {}
 
     async def read(self, channel: str, channel_uid: str | None) -> LogView:
         """The log, proven fresh, with what its last audit found. A problem is told only after a second look at live data.
@@ -89,14 +97,15 @@ class ReleaseLogs:
         if view.problem is not None:
             await self._list()
             view = await self._look(channel, channel_uid)
-        return replace(view, problem=view.problem or self._audited.get(channel))
+        found = self._audited.get(channel, Found())
+        return replace(view, problem=view.problem or found.problem, finding=found.finding)
 
-    def audited(self, channel: str, problem: str | None) -> bool:
+    def audited(self, channel: str, found: Found) -> bool:
         """Take in what an audit found; True when it is news."""
-        known = self._audited.pop(channel, None)
-        if problem is not None:
-            self._audited[channel] = problem
-        return known != problem
+        known = self._audited.pop(channel, Found())
+        if found != Found():
+            self._audited[channel] = found
+        return known != found
 
     def continues(self, view: LogView, channel: str, thing: KubeObject) -> bool:
         """An object is the signed and chained next entry of a log."""

@@ -19,6 +19,9 @@ REPORT_SECONDS = 5.0
 QUICK_SECONDS, CALM_SECONDS = 0.2, 1.0
 """An unchanged report that comes sooner than QUICK_SECONDS comes from a pod that does not wait: then we do, CALM_SECONDS."""
 
+REQUEUE_SECONDS = 0.2
+"""Changes of one pod that come faster are told together: a report that never rests must not make the operator reconcile without rest."""
+
 Key = tuple[str, str]
 """(channel, pod uid)."""
 
@@ -59,11 +62,13 @@ class PodWatchers:
             known[1].cancel()
 
     async def _watch(self, channel: str, address: PodAddress, known: PodReport | None) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        pause, told = FIRST_PAUSE_SECONDS, -REQUEUE_SECONDS
         while True:
             try:
-                known = await self._next(channel, address, known)
+                before, known = known, await self._next(channel, address, known)
                 pause = FIRST_PAUSE_SECONDS
+                if is_news(before, known):
+                    told = await self._tell(channel, told)
             except ServingError as error:
                 log.debug("%s on %s: %s", channel, address.ip, error)
                 known = None
@@ -71,15 +76,24 @@ class PodWatchers:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _next(self, channel: str, address: PodAddress, known: PodReport | None) -> PodReport:
-        """The next report; a change is told. Without a known report the Pod did not answer before, so that any report is news."""
+        """The next report: now when none is known, otherwise once it has changed or the Pod has waited long enough."""
         if known is None:
-            report = await self._serving.report(address, channel, REPORT_SECONDS)
-            self._changed(channel)
-            return report
+            return await self._serving.report(address, channel, REPORT_SECONDS)
         started = self._clock.monotonic()
         report = await self._serving.next_report(address, channel, known.progress)
-        if (report.boot, report.progress) != (known.boot, known.progress):
-            self._changed(channel)
-        elif self._clock.monotonic() - started < QUICK_SECONDS:
+        if not is_news(known, report) and self._clock.monotonic() - started < QUICK_SECONDS:
             await self._clock.sleep(CALM_SECONDS)
         return report
+
+    async def _tell(self, channel: str, told: float) -> float:
+        """Have the channel looked at again: at once after a rest, otherwise REQUEUE_SECONDS after it was `told` last. Answers when."""
+        rest = told + REQUEUE_SECONDS - self._clock.monotonic()
+        if rest > 0:
+            await self._clock.sleep(rest)
+        self._changed(channel)
+        return self._clock.monotonic()
+
+
+def is_news(before: PodReport | None, report: PodReport) -> bool:
+    """The report tells of a change; any does from a Pod that did not answer before."""
+    return before is None or (report.boot, report.progress) != (before.boot, before.progress)

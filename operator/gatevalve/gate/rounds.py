@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, reduce
+from itertools import accumulate
 from typing import NamedTuple
 
 from gatevalve.contracts.kinds import AdapterReleaseSpec, GateFacts
@@ -25,8 +26,9 @@ class NextTest(NamedTuple):
     test: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
+class Round(NamedTuple):
+    """The newest round of a log so far: number, tests it paid for, what it was opened under, and whether the log has ended it."""
+
     number: int = 0
     tests: int = 0
     policy_digest: str | None = None
@@ -39,6 +41,12 @@ def enforced(entry: AdapterReleaseSpec) -> GatePolicySpec | None:
     return entry.policy if entry.reason is not EntryReason.POLICY_UNAPPROVED else None
 
 
+@lru_cache(maxsize=256)
+def digest_of_policy(policy: GatePolicySpec) -> str:
+    """A policy's digest, worked out once: entry after entry asks for the same few."""
+    return policy.digest_of()
+
+
 def round_in_force(
     entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None
 ) -> RoundInForce:
@@ -48,7 +56,36 @@ def round_in_force(
     and when the channel is opened anew.
     Numbers start at 1, grow and never repeat.
     """
-    last = _last_round(entries)
+    return _in_force(_last_round(entries), policy, policy_digest, incumbent_digest)
+
+
+def next_test(entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
+    """Round and number that the next Test entry has to carry."""
+    return next_test_after(_last_round(entries), policy, policy_digest, incumbent_digest)
+
+
+def next_test_after(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
+    """Round and number that the next Test entry has to carry, after what `rounds` told last."""
+    number, tests = _in_force(last, policy, policy_digest, incumbent_digest)
+    return NextTest(number, tests + 1)
+
+
+def rounds(entries: Iterable[AdapterReleaseSpec]) -> Iterator[Round]:
+    """The newest round before a channel's first entry, and after each of its entries in order."""
+    return accumulate(entries, _after, initial=Round())
+
+
+def _last_round(entries: Iterable[AdapterReleaseSpec]) -> Round:
+    return reduce(_after, entries, Round())
+
+
+def _after(last: Round, entry: AdapterReleaseSpec) -> Round:
+    if entry.action is Action.TEST and entry.gate is not None:
+        return _paid(last, entry.gate)
+    return last._replace(ended=True) if not last.ended and _ends(last, entry) else last
+
+
+def _in_force(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> RoundInForce:
     spent = last.tests >= policy.round.max_tests
     foreign = (last.policy_digest, last.incumbent_digest) != (policy_digest, incumbent_digest)
     if last.ended or spent or foreign:
@@ -56,34 +93,18 @@ def round_in_force(
     return RoundInForce(last.number, last.tests)
 
 
-def next_test(entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
-    """Round and number that the next Test entry has to carry."""
-    number, tests = round_in_force(entries, policy, policy_digest, incumbent_digest)
-    return NextTest(number, tests + 1)
-
-
-def _last_round(entries: Iterable[AdapterReleaseSpec]) -> _Round:
-    last = _Round()
-    for entry in entries:
-        if entry.action is Action.TEST and entry.gate is not None:
-            last = _paid(last, entry.gate)
-        elif _ends(last, entry):
-            last = replace(last, ended=True)
-    return last
-
-
-def _paid(last: _Round, gate: GateFacts) -> _Round:
+def _paid(last: Round, gate: GateFacts) -> Round:
     if gate.round == last.number:
-        return replace(last, tests=last.tests + 1)
+        return last._replace(tests=last.tests + 1)
     if gate.round < last.number:
         return last
-    return _Round(gate.round, 1, gate.policy_digest, gate.incumbent_digest, ended=False)
+    return Round(gate.round, 1, gate.policy_digest, gate.incumbent_digest, ended=False)
 
 
-def _ends(last: _Round, entry: AdapterReleaseSpec) -> bool:
+def _ends(last: Round, entry: AdapterReleaseSpec) -> bool:
     if entry.action is Action.ACCEPT:
         return entry.gate is not None and entry.gate.round == last.number
     policy = enforced(entry)
-    other_policy = policy is not None and policy.digest_of() != last.policy_digest
+    other_policy = policy is not None and digest_of_policy(policy) != last.policy_digest
     other_incumbent = entry.serves is not None and entry.serves.digest != last.incumbent_digest
     return entry.action is Action.OPEN or other_policy or other_incumbent

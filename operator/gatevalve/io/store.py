@@ -11,7 +11,9 @@ import stat
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,14 +28,21 @@ from gatevalve.contracts.names import SEQUENCE_DIGITS, evidence_dir, log_file
 from gatevalve.io.ports import Evidence
 
 STORE_SECONDS = 10.0
+EVIDENCE_SECONDS = 2.0
+"""So long a reconcile, and a way back with it, waits for evidence that is being read; the reading goes on, and the next one asks again."""
 WHOLE_SECONDS = 120.0
 """The longest wait for one test's evidence where nobody waits for the answer."""
+KEPT_SECONDS = 60.0
+"""Evidence that was read after nobody waited any more is kept so long for whoever asks again."""
 REPORT_BYTES = 1 << 20
-PAIRS_BYTES = 256 << 20
+PAIRS_BYTES = 48 << 20
+"""The most that pairs may unpack to. As rows they take four times as much, and the chart's memory has room for three of those."""
 LOG_NAME = re.compile(rf"([0-9]{{{SEQUENCE_DIGITS}}})\.json")
 REPORT_FILE, PAIRS_FILE = "report.json", "pairs.jsonl.gz"
 
 T = TypeVar("T")
+Named = tuple[str, str, str | None]
+"""A test's directory, the digest of its report, and of its pairs where a Job named it."""
 
 
 class Area:
@@ -132,22 +141,51 @@ class SealedEvidence:
     """The evidence in the sealed area. Implements `ports.EvidenceStore`."""
 
     def __init__(self, area: Area) -> None:
-        """Take the sealed area."""
+        """Take the sealed area. One thread reads, one test after the other: memory holds one, and a store that hangs holds one thread."""
         self._area = area
+        self._reader = ThreadPoolExecutor(1, "evidence")
+        self._readings: dict[Named, asyncio.Future[Evidence]] = {}
 
     async def read(self, channel_uid: str, test_entry: str, report_digest: str, pairs_digest: str) -> Evidence:
         """The evidence of a test, verified against the digests that its Job named."""
-        return await within(self._read, evidence_dir(channel_uid, test_entry), report_digest, pairs_digest)
+        return await self._joined((evidence_dir(channel_uid, test_entry), report_digest, pairs_digest), EVIDENCE_SECONDS)
 
     async def recorded(self, channel_uid: str, test_entry: str, report_digest: str) -> Evidence:
         """The evidence that an entry names by its report's digest; the report names the pairs."""
-        return await within(self._read, evidence_dir(channel_uid, test_entry), report_digest, None, seconds=WHOLE_SECONDS)
+        return await self._joined((evidence_dir(channel_uid, test_entry), report_digest, None), WHOLE_SECONDS)
+
+    async def _joined(self, named: Named, seconds: float) -> Evidence:
+        """Wait for the one reading of a test, which goes on when the wait is over; raises StoreError when that is so."""
+        reading = self._readings.get(named) or self._begin(named)
+        done, _ = await asyncio.wait((reading,), timeout=seconds)
+        if not done:
+            raise StoreError(f"{named[0]} is still being read after {seconds:g} s")
+        self._forget(named, reading)
+        return reading.result()
+
+    def _begin(self, named: Named) -> asyncio.Future[Evidence]:
+        loop = asyncio.get_running_loop()
+        reading = self._readings[named] = loop.run_in_executor(self._reader, self._read, *named)
+        reading.add_done_callback(partial(self._keep, named))
+        return reading
+
+    def _keep(self, named: Named, reading: asyncio.Future[Evidence]) -> None:
+        """For whoever asks again; what nobody asks for is no error that nobody has seen."""
+        if not reading.cancelled():
+            reading.exception()
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, named, reading)
+
+    def _forget(self, named: Named, reading: asyncio.Future[Evidence]) -> None:
+        if self._readings.get(named) is reading:
+            del self._readings[named]
 
     def _read(self, directory: str, report_digest: str, pairs_digest: str | None) -> Evidence:
         raw = self._verified(f"{directory}/{REPORT_FILE}", REPORT_BYTES, report_digest)
         report = EvidenceReport.parse_json(raw)
         if pairs_digest is not None and report.pairs.sha256 != pairs_digest:
             raise IntegrityError(f"{directory}: the report names pairs {report.pairs.sha256}, the Job named {pairs_digest}")
+        if report.pairs.size > PAIRS_BYTES:
+            raise _too_large()
         packed = self._verified(f"{directory}/{PAIRS_FILE}", PAIRS_BYTES, report.pairs.sha256)
         return Evidence(report, tuple(PairRow.parse_json(line) for line in _lines(packed)))
 
@@ -167,16 +205,23 @@ async def within(work: Callable[..., T], *arguments: Any, seconds: float = STORE
         raise StoreError(f"the store does not answer within {seconds:g} s") from error
 
 
-def _lines(packed: bytes) -> list[bytes]:
-    """Lines of a gzip file that unpacks to no more than PAIRS_BYTES."""
+def _lines(packed: bytes) -> Iterator[bytes]:
+    """Lines of a gzip file that unpacks to no more than PAIRS_BYTES; unpacked one by one, as nobody needs the whole text."""
+    left = PAIRS_BYTES
     try:
         with gzip.open(io.BytesIO(packed)) as stream:
-            data = stream.read(PAIRS_BYTES + 1)
+            while line := stream.readline(left + 1):
+                left -= len(line)
+                if left < 0:
+                    raise _too_large()
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         raise ContractError(PAIRS_FILE, f"is not gzip: {error}", "run the evaluation again") from error
-    if len(data) > PAIRS_BYTES:
-        raise ContractError(PAIRS_FILE, f"unpacks to more than {PAIRS_BYTES} bytes", "make the suites smaller")
-    return [line for line in data.split(b"\n") if line]
+
+
+def _too_large() -> ContractError:
+    """No fault of the store, which would be asked again and again: nothing smaller will ever lie there."""
+    return ContractError(PAIRS_FILE, f"holds more than {PAIRS_BYTES >> 20} MiB of answers", "name a policy with fewer items or decodes")
 
 
 def _open_plain(path: str, name: str) -> BinaryIO:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, DecisionStatus, Tampering
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, DecisionStatus, KnownTampering, Tampering
 from gatevalve.contracts.reasons import CandidateState, ConditionReason, EntryReason, Verdict
 from gatevalve.decide.plan import CandidateStatusUpdate, ChannelStatusUpdate, Plan
 from gatevalve.decide.view import ChannelView, LogView, ObjectMeta, PoolView, View
@@ -52,7 +52,8 @@ class Operator:
         self.metrics.written(CandidateStatusUpdate(name, name, ended), AdapterCandidateStatus())
 
     def sees_a_forged_document(self) -> None:
-        seen = Tampering(reason=ConditionReason.DOCUMENT_FORGED, at="2026-01-02T03:04:05Z")
+        known = KnownTampering(reason=ConditionReason.DOCUMENT_FORGED, subject="a", at="2026-01-02T03:04:05Z")
+        seen = Tampering(reason=known.reason, at=known.at, known=(known,))
         self.metrics.written(ChannelStatusUpdate("support", "uid-1", AdapterChannelStatus(tampering=seen)), AdapterChannelStatus())
 
 

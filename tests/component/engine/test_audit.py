@@ -1,4 +1,4 @@
-"""The operator's audit: soon after the start, then hourly, a log is verified whole; what it finds freezes the channel until mended."""
+"""The operator's audit: soon after the start, then hourly, a log is verified whole; what it finds holds the channel until mended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gatevalve.contracts.errors import ClusterError, StoreError
+from gatevalve.contracts.reasons import Action, EntryReason, Verdict
+from gatevalve.decide import entries
 from gatevalve.decide.channel import decide
+from gatevalve.decide.log import fold
 from gatevalve.decide.plan import Plan
 from gatevalve.decide.view import LogView
 from gatevalve.engine import audit
@@ -176,27 +179,32 @@ def _copy_linked(scene: Scene) -> None:
     scene.life.copy(1).symlink_to(scene.life.root / "elsewhere")
 
 
-TAMPERED: dict[str, tuple[Callable[[Scene], None], str]] = {
-    "evidence was edited after its verdict": (_pairs, "support-000002 rests on evidence that is not what it was"),
-    "evidence was swept away": (_evidence_gone, "support-000005 rests on evidence that is gone"),
-    "a log was signed anew by somebody who has the key": (_signed_anew, "support-000003: it promotes what was never accepted"),
-    "the API server was set back": (_restored, "beyond the API server's log of 11 entries"),
-    "an external copy in the middle was edited": (_copy_edited, "000001.json differs"),
-    "an external copy was replaced by a link": (_copy_linked, "000001.json differs"),
+SAID, BROKEN = False, True
+
+TAMPERED: dict[str, tuple[Callable[[Scene], None], bool, str]] = {
+    "evidence was edited after its verdict": (_pairs, SAID, "support-000002 rests on evidence that is not what it was"),
+    "evidence was swept away": (_evidence_gone, SAID, "support-000005 rests on evidence that is gone"),
+    "a log was signed anew by somebody who has the key": (_signed_anew, SAID, "support-000003: it promotes what was never accepted"),
+    "the API server was set back": (_restored, BROKEN, "beyond the API server's log of 11 entries"),
+    "an external copy in the middle was edited": (_copy_edited, BROKEN, "000001.json differs"),
+    "an external copy was replaced by a link": (_copy_linked, BROKEN, "000001.json differs"),
 }
+"""What was done; whether it breaks the chain, so that nothing can follow, or is a finding in what entries say; and what is told."""
 
 
 @pytest.mark.parametrize("sentence", TAMPERED)
 async def test_the_log_is_invalid_once_it_was_audited_when(sentence: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     due: list[str] = []
     monkeypatch.setattr(scene.engine.queue, "add", due.append)
-    tamper, complaint = TAMPERED[sentence]
+    tamper, broken, complaint = TAMPERED[sentence]
     await scene.next_audit()
     verified = scene.verified
     tamper(scene)
     due.clear()
     assert await scene.next_audit() == AUDIT_AGAIN_SECONDS
-    assert complaint in ((await scene.log()).problem or "")
+    log = await scene.log()
+    assert complaint in ((log.problem if broken else log.finding) or "")
+    assert None in (log.problem, log.finding)
     assert scene.verified == verified
     assert due == ["support"]
 
@@ -214,10 +222,10 @@ async def test_a_log_that_was_mended_is_valid_again_after_the_next_audit_minutes
     shutil.copytree(scene.life.evidence(NOT_BETTER), kept)
     _evidence_gone(scene)
     await scene.next_audit()
-    assert (await scene.log()).problem
+    assert (await scene.log()).finding
     shutil.copytree(kept, scene.life.evidence(NOT_BETTER))
     assert await scene.next_audit() == AUDIT_SECONDS
-    assert (await scene.log()).problem is None
+    assert (await scene.log()).finding is None
     assert scene.verified == FIRST_AUDIT_SECONDS + AUDIT_AGAIN_SECONDS
 
 
@@ -227,7 +235,7 @@ async def test_a_recreated_channel_may_adopt_a_log_whose_evidence_is_lost(scene:
     scene.cluster.put(ADAPTER_CHANNELS, {"metadata": {"name": "support", "uid": "new"}, "spec": world.channel_spec().wire()})
     await scene.engine.resync()
     assert await scene.next_audit() == AUDIT_SECONDS
-    assert (await scene.log()).problem is None
+    assert (await scene.log()).finding is None
 
 
 def _sealed_broken(scene: Scene) -> None:
@@ -259,7 +267,7 @@ async def test_it_is_no_verdict_on_the_log_and_soon_tried_again_that(sentence: s
     UNREADABLE[sentence](scene)
     assert await scene.next_audit() == AUDIT_AGAIN_SECONDS
     assert scene.verified is None
-    assert (await scene.log()).problem is None
+    assert ((await scene.log()).problem, (await scene.log()).finding) == (None, None)
     assert "support" in caplog.text
 
 
@@ -268,7 +276,7 @@ async def test_what_cannot_be_read_does_not_clear_what_was_found_before(scene: S
     await scene.next_audit()
     _sealed_broken(scene)
     await scene.next_audit()
-    assert "gone" in ((await scene.log()).problem or "")
+    assert "gone" in ((await scene.log()).finding or "")
 
 
 async def test_an_entry_that_is_written_while_the_external_log_is_read_is_no_problem(scene: Scene) -> None:
@@ -292,7 +300,22 @@ async def test_an_audit_that_fails_for_a_reason_nobody_thought_of_is_logged_and_
     assert scene.verified is None
 
 
-async def test_the_running_operator_freezes_the_channel_on_what_its_audit_finds(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_finding_a_way_back_is_appended_and_nothing_else(scene: Scene) -> None:
+    _evidence_gone(scene)
+    await scene.next_audit()
+    view = await scene.engine._gatherer.gather("support")
+    state, appender = fold(view.log), scene.engine._executor.appender
+    test = next(spec for spec in state.specs if spec.action is Action.TEST)
+    reject = entries.reject_entry(view, state, test, Verdict.INCONCLUSIVE, EntryReason.STALE, "", None)
+    with pytest.raises(ClusterError, match=r"nothing but a way back is appended to a log that does not stand its audit: support-000005"):
+        await appender.append(view, reject)
+    back = await appender.append(view, entries.rollback_entry(view, state, state.serving[0], EntryReason.PINNED, "complaints", "ann"))
+    log = await scene.log()
+    assert (log.entries[-1].spec, log.problem) == (back, None)
+    assert log.finding is not None
+
+
+async def test_the_running_operator_holds_the_channel_on_what_its_audit_finds(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "FIRST_AUDIT_SECONDS", 0.0)
     shutil.rmtree(life.evidence(ACCEPTED))
     cluster, clock = cluster_of(life), SystemClock()

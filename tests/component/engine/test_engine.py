@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,12 +19,22 @@ from gatevalve.contracts.errors import ClusterError, StoreError
 from gatevalve.contracts.kinds import AdapterReleaseSpec, GateFacts, Lineage, Opening, Serves
 from gatevalve.contracts.names import KEYS_CONFIGMAP, adapter_dir, adapter_name, log_file
 from gatevalve.contracts.reasons import Action, EntryReason
-from gatevalve.contracts.serving import SignedDocument
+from gatevalve.contracts.serving import PodReport, SignedDocument
 from gatevalve.decide.channel import decide
 from gatevalve.engine.chain import copy_of, read_link, verify_chain
 from gatevalve.engine.engine import Engine, Ports
 from gatevalve.io.clock import SystemClock
-from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_CHANNELS, ADAPTER_RELEASES, CONFIGMAPS, EVENTS, GATE_POLICIES, PODS, KubeObject
+from gatevalve.io.ports import (
+    ADAPTER_CANDIDATES,
+    ADAPTER_CHANNELS,
+    ADAPTER_RELEASES,
+    CONFIGMAPS,
+    EVENTS,
+    GATE_POLICIES,
+    PODS,
+    KubeObject,
+    PodAddress,
+)
 from gatevalve.io.signing import Signer
 from gatevalve.io.store import Area, FileLog, SealedEvidence
 from support import world
@@ -229,7 +240,7 @@ async def test_a_settled_channel_is_left_alone(rig: Rig) -> None:
 async def test_a_promotion_is_preloaded_on_one_pod_then_on_the_other_then_committed_and_its_times_are_told(rig: Rig) -> None:
     await opened(rig)
     async with rig.engine():
-        await eventually(lambda: rig.serves("support-000000"), "the base serves")
+        await eventually(lambda: "timings" in rig.cluster.objects[ADAPTER_RELEASES.plural, "support-000000"].get("status", {}), "timed")
         rig.append(promotion(1, "adapter 1"))
         await eventually(lambda: rig.serves("support-000001"), "the promotion serves")
         await eventually(lambda: "liveSince" in rig.cluster.objects[ADAPTER_RELEASES.plural, "support-000001"].get("status", {}), "live")
@@ -237,7 +248,7 @@ async def test_a_promotion_is_preloaded_on_one_pod_then_on_the_other_then_commit
     assert status["pods"] == {"desired": 2, "loaded": 2, "verified": 2, "failed": 0}
     assert 0 <= status["timings"]["flipMs"] < 1000
     assert status["timings"]["preloadMs"] >= 0
-    assert rig.metric("flip_seconds_count", channel="support") == 1
+    assert rig.metric("flip_seconds_count", channel="support") == 2, "of the base and of the promotion"
     assert rig.metric("preload_seconds_count", channel="support") == 1
 
 
@@ -525,6 +536,30 @@ async def test_a_commit_that_meets_another_channels_commit_is_tried_again(rig: R
         await eventually(lambda: rig.serves("support-000001"), "the promotion serves")
     assert met
     assert rig.cluster.objects[CONFIGMAPS.plural, POOL_CONFIGMAP]["data"]["other"] == "theirs"
+
+
+async def test_a_rollback_serves_however_often_somebody_annotates_the_pools_configmap(rig: Rig) -> None:
+    await opened(rig, promotions=1)
+    report = rig.pods.report
+
+    async def slow(pod: PodAddress, channel: str, seconds: float) -> PodReport:
+        await asyncio.sleep(0.03)
+        return await report(pod, channel, seconds)
+
+    async def annotate() -> None:
+        for number in itertools.count():
+            await rig.cluster.merge(CONFIGMAPS, POOL_CONFIGMAP, {"metadata": {"annotations": {"n": str(number)}}})
+            await asyncio.sleep(0.005)
+
+    async with rig.engine():
+        await eventually(lambda: rig.serves("support-000001"), "the promotion serves")
+        rig.pods.report = slow  # type: ignore[method-assign]
+        annotating = asyncio.create_task(annotate())
+        await asyncio.sleep(0.1)
+        rig.patch_channel(pin=PIN)
+        await eventually(lambda: rig.serves("support-000002"), "the rollback serves")
+        annotating.cancel()
+    assert rig.metric("reconcile_errors_total", channel="support") == 0
 
 
 GONE: dict[str, Callable[[Rig], object]] = {

@@ -15,7 +15,7 @@ from gatevalve.contracts.errors import ClusterError, ConflictError, GatevalveErr
 from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec, CandidateRef, Condition
 from gatevalve.contracts.names import KEYS_CONFIGMAP, LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, log_file
 from gatevalve.contracts.reasons import CandidateState, EventReason
-from gatevalve.contracts.serving import ChannelDocument, Route
+from gatevalve.contracts.serving import ChannelDocument, Route, SignedDocument
 from gatevalve.decide.plan import (
     AnnotatePod,
     AppendEntry,
@@ -32,6 +32,7 @@ from gatevalve.decide.plan import (
 )
 from gatevalve.decide.view import View
 from gatevalve.engine.engine import Engine, Ports
+from gatevalve.engine.execute import COMMIT_PAUSE_SECONDS, COMMIT_TRIES
 from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_CHANNELS, ADAPTER_RELEASES, CONFIGMAPS, EVENTS, JOBS, PODS, KubeObject
 from gatevalve.io.signing import Signer
 from gatevalve.io.store import Area, FileLog, SealedEvidence
@@ -251,22 +252,109 @@ async def test_a_copy_never_overwrites_another(scene: Scene) -> None:
 # ---- documents
 
 
-async def test_a_commit_is_signed_and_refused_when_the_configmap_has_changed_since(scene: Scene) -> None:
-    await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(0), None))
+def commit(scene: Scene, sequence: int, view: View) -> CommitDocument:
+    return CommitDocument("support", "support", scene.document(sequence), view.pool.resource_version)
+
+
+def held(scene: Scene) -> ChannelDocument:
+    text = scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]["data"]["support"]
+    return SignedDocument.parse_json(text).document
+
+
+def _replace(scene: Scene) -> None:
+    signed = scene.key.sign_document(scene.document(2)).canonical().decode()
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {"support": signed}})
+
+
+KEYS_CHANGED: dict[str, tuple[bool, Callable[[Scene], object]]] = {
+    "its key holds another document": (True, _replace),
+    "its key is gone": (True, lambda scene: scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {}})),
+    "the ConfigMap is gone": (True, lambda scene: scene.cluster.fail("apply", CONFIGMAPS.plural, _gone(scene))),
+    "somebody else has made the ConfigMap with that key": (False, _replace),
+}
+
+
+def _gone(scene: Scene) -> ConflictError:
+    """What server-side apply answers when an object that is named with a version does not exist."""
+    scene.cluster.remove(CONFIGMAPS, CONFIGMAP)
+    return ConflictError("the object does not exist")
+
+
+@pytest.mark.parametrize("sentence", KEYS_CHANGED)
+async def test_a_commit_is_refused_and_nothing_follows_it_when_since_the_view(sentence: str, scene: Scene) -> None:
+    exists, change = KEYS_CHANGED[sentence]
+    if exists:
+        await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(0), None))
     view = await scene.view()
-    assert view.pool.document is not None
-    known = scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]
-    scene.cluster.put(CONFIGMAPS, {**known, "data": {**known["data"], "other": "x"}})
+    change(scene)
+    before = scene.cluster.objects.get((CONFIGMAPS.plural, CONFIGMAP))
     with pytest.raises(ConflictError):
-        await scene.run(view, CommitDocument("support", "support", scene.document(1), view.pool.resource_version), CreateJob(job()))
-    assert (await scene.view()).pool.document == view.pool.document
+        await scene.run(view, commit(scene, 1, view), CreateJob(job()))
+    assert scene.cluster.objects.get((CONFIGMAPS.plural, CONFIGMAP)) == before
     assert (JOBS.plural, "j") not in scene.cluster.objects
 
 
-async def test_a_first_commit_is_refused_when_somebody_else_made_the_configmap(scene: Scene) -> None:
-    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "data": {}})
+def _touch(scene: Scene, **change: Any) -> None:
+    known = scene.cluster.objects.get((CONFIGMAPS.plural, CONFIGMAP), {"metadata": {"name": CONFIGMAP}, "data": {}})
+    metadata = {**known["metadata"], "annotations": change}
+    scene.cluster.put(CONFIGMAPS, {**known, "metadata": metadata, "data": {**known["data"], "other": str(change)}})
+
+
+def touched_at_each_write(scene: Scene, times: int) -> None:
+    """Somebody writes other keys and annotations of the ConfigMap right before each of the next commits arrives."""
+    called = scene.cluster._called
+
+    async def meddling(verb: str, resource: Any, what: str) -> None:
+        nonlocal times
+        await called(verb, resource, what)
+        if resource is CONFIGMAPS and verb in ("apply", "create") and times:
+            times -= 1
+            _touch(scene, times=str(times))
+
+    scene.cluster._called = meddling  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["a commit", "a first commit"])
+async def test_it_gets_through_however_often_somebody_annotates_the_configmap_meanwhile(exists: bool, scene: Scene) -> None:
+    if exists:
+        await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(0), None))
+    view = await scene.view()
+    touched_at_each_write(scene, COMMIT_TRIES - 1)
+    running = asyncio.create_task(scene.run(view, commit(scene, 1, view), CreateJob(job())))
+    await scene.clock.advance(COMMIT_TRIES * COMMIT_PAUSE_SECONDS)
+    await running
+    assert held(scene) == scene.document(1)
+    assert scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]["data"]["other"] == "{'times': '0'}"
+    assert (JOBS.plural, "j") in scene.cluster.objects
+
+
+async def test_a_commit_takes_its_key_back_from_binary_data(scene: Scene) -> None:
+    scene.cluster.put(CONFIGMAPS, {"metadata": {"name": CONFIGMAP}, "binaryData": {"support": "AAAA", "other": "BBBB"}})
+    apply = scene.cluster.apply
+
+    async def strict(resource: Any, body: Any, manager: str, subresource: str = "") -> KubeObject:
+        if resource is CONFIGMAPS and body["data"].keys() & scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]["binaryData"].keys():
+            raise InvalidError("422 Invalid: duplicate of key present in data")
+        return await apply(resource, body, manager, subresource)
+
+    scene.cluster.apply = strict  # type: ignore[method-assign]
+    view = await scene.view()
+    assert view.pool.document_problem == "the key support stands under binaryData"
+    await scene.run(view, commit(scene, 0, view))
+    assert held(scene) == scene.document(0)
+    assert scene.cluster.objects[CONFIGMAPS.plural, CONFIGMAP]["binaryData"] == {"other": "BBBB"}
+    assert (await scene.view()).pool.document_problem is None
+
+
+async def test_a_commit_gives_up_when_the_configmap_never_rests(scene: Scene) -> None:
+    await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(0), None))
+    view = await scene.view()
+    touched_at_each_write(scene, 1_000)
+    running = asyncio.create_task(scene.run(view, commit(scene, 1, view)))
+    await scene.clock.advance(COMMIT_TRIES * COMMIT_PAUSE_SECONDS)
     with pytest.raises(ConflictError):
-        await scene.run(await scene.view(), CommitDocument("support", "support", scene.document(), None))
+        await running
+    assert held(scene) == scene.document(0)
 
 
 async def test_pushes_go_out_together_and_a_pod_that_hangs_or_is_down_stops_nothing(scene: Scene) -> None:

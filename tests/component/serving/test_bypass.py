@@ -317,11 +317,16 @@ async def test_a_websocket_is_an_attempt(rig: PodRig) -> None:
     assert report.refused.message == "WEBSOCKET /v1/realtime: a websocket"
 
 
-async def test_an_attempt_without_the_api_key_is_told_too(tmp_path: Path) -> None:
-    rig = PodRig(tmp_path, api_key="key")
+@pytest.mark.parametrize(("given", "told"), [("key", True), ("another", False), (None, False)])
+async def test_where_a_key_is_asked_for_only_the_attempt_of_somebody_who_has_it_is_told(
+    tmp_path: Path, given: str | None, told: bool
+) -> None:
+    rig, before = PodRig(tmp_path, api_key="key"), counted(Bypass.ROUTE)
     async with rig.running() as pod:
-        assert (await pod.client.ask("POST", "/v1/load_lora_adapter", {})).status == 404
-        assert (await pod.report()).refused is not None
+        headers = {"authorization": f"Bearer {given}"} if given else {}
+        assert (await pod.client.ask("POST", "/v1/load_lora_adapter", {}, headers)).status == 404
+        assert ((await pod.report()).refused is not None) is told
+    assert counted(Bypass.ROUTE) == before + 1
 
 
 async def test_long_and_odd_paths_are_cut_and_printable(rig: PodRig) -> None:

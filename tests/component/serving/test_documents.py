@@ -39,7 +39,7 @@ def forged(rig: PodRig, signed: SignedDocument) -> SignedDocument:
 
 
 def beyond_json(signed: SignedDocument) -> SignedDocument:
-    return signed.model_copy(update={"document": signed.document.model_copy(update={"revision": (10**1500, 0)})})
+    return signed.model_copy(update={"document": signed.document.model_copy(update={"drain_seconds": 10**1500})})
 
 
 REFUSED: dict[str, tuple[Callable[[PodRig], SignedDocument], str]] = {

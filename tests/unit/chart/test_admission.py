@@ -37,7 +37,9 @@ def test_every_policy_is_bound_to_the_releases_namespace_alone(plain: Rendering)
     for policy in policies(plain).values():
         name = policy["metadata"]["name"]
         assert name.endswith(f".{NAMESPACE}.gatevalve.dev")
-        assert plain.get(BINDING, name)["spec"] == {
+        bound = {**plain.get(BINDING, name)["spec"]}
+        assert bound.pop("paramRef", {"namespace": NAMESPACE})["namespace"] == NAMESPACE
+        assert bound == {
             "policyName": name,
             "validationActions": ["Deny", "Audit"],
             "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}},
@@ -97,13 +99,24 @@ def test_the_label_that_makes_a_job_speak_for_a_candidate_is_the_operators(plain
         assert f"'{names.LABEL_CANDIDATE_UID}' in" in expression(policies(plain)[part], "matchConditions", "speaks-for-a-candidate")
 
 
+def test_pods_of_pools_are_known_by_the_label_that_the_operator_looks_for(plain: Rendering) -> None:
+    found = policies(plain)
+    assert f"'{names.LABEL_POOL}' in" in expression(found["pools"], "matchConditions", "of-a-pool")
+    assert f"[?'{names.LABEL_POOL}']" in expression(found["pools"], "variables", "same")
+    assert found["shells"]["spec"]["paramKind"] == {"apiVersion": "v1", "kind": "Pod"}
+    bound: Manifest = plain.get(BINDING, found["shells"]["metadata"]["name"])["spec"]["paramRef"]
+    assert bound["selector"] == {"matchExpressions": [{"key": names.LABEL_POOL, "operator": "Exists"}]}
+    assert bound["parameterNotFoundAction"] == "Allow"
+
+
 def test_a_key_and_claims_of_ones_own_are_guarded(helm: Helm, plain: Rendering) -> None:
     certificate = plain.get("ConfigMap", names.KEYS_CONFIGMAP)["data"][names.CERTIFICATE_FILE]
     claims = {area: {"existingClaim": f"own-{area}"} for area in ("data", "sealed", "log")}
     found = policies(helm.render(values={"signing": {"existingSecret": "own.key", "certificate": certificate}, "claims": claims}))
     assert "gatevalve-seal|own[.]key" in expression(found["keys"], "matchConditions", "ours")
     assert "gatevalve-seal|own[.]key" in expression(found["workloads"], "variables", "secrets")
-    assert expression(found["workloads"], "variables", "claims") == "['own-sealed', 'own-log']"
+    for part in ("workloads", "claims"):
+        assert expression(found[part], "variables", "claims") == "['own-sealed', 'own-log']"
 
 
 # ---- Roles for people

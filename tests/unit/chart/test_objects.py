@@ -18,7 +18,10 @@ from support.chart import NAMESPACE, Helm, Rendering, environment, mounts
 pytestmark = pytest.mark.timeout(1200)  # the first run on a machine builds helm
 
 ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-POLICIES = ("attempts", "claims", "endings", "keys", "persons", "releases", "sessions", "statuses", "tokens", "workloads")
+POLICIES = (
+    *("attempts", "claims", "endings", "keys", "persons", "pools", "releases", "sessions", "shells", "statuses", "tokens"),
+    "workloads",
+)
 OPERATOR, POOL = "gatevalve-operator", "gatevalve-pool-support"
 CRDS = Path(__file__).parents[3] / "crds"
 

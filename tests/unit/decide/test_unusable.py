@@ -99,7 +99,7 @@ def test_a_candidate_whose_pod_never_started_says_at_its_deadline_why(its_pod: s
     world.reconcile()
     if its_pod != "still there":
         for job in world.jobs.values():
-            job.view = replace(job.view, waiting=None, has_pod=False)
+            job.view = replace(job.view, waiting=None, has_started=False)
         world.reconcile()
     world.now += timedelta(minutes=11)
     world.run()

@@ -57,6 +57,10 @@ def pod(
     }
 
 
+def deleted(thing: KubeObject) -> KubeObject:
+    return {**thing, "metadata": {**thing["metadata"], "deletionTimestamp": AT}}
+
+
 MESSAGE = json.dumps({"version": 1, "step": "train", "exitCode": 12, "message": "nan"})
 
 
@@ -161,8 +165,54 @@ def test_the_parent_is_the_one_that_the_attempt_was_started_with(sentence: str) 
     assert of(told=told).parent_digest == expected
 
 
-@pytest.mark.parametrize(
-    "labels", [{}, {LABEL_STEP: "train", LABEL_CANDIDATE_UID: "c", LABEL_ATTEMPT: "x"}], ids=["none", "a broken attempt"]
-)
-def test_a_job_without_our_labels_is_not_ours(labels: dict[str, str]) -> None:
-    assert job_view(job(labels=labels), ()) is None
+OURS = {LABEL_STEP: "train", LABEL_CANDIDATE_UID: "c", LABEL_ATTEMPT: "1"}
+
+
+@pytest.mark.parametrize("rows", [-1, 2**53, 10**30])
+def test_a_message_with_a_number_that_no_status_holds_says_nothing(rows: int) -> None:
+    said = {"step": "snapshot", "exitCode": 0, "snapshot": {"snapshotDigest": "sha256:" + "0" * 64, "rows": rows, "rewarded": 0}}
+    sound = json.loads(json.dumps(said))
+    sound["snapshot"]["rows"] = 2**53 - 1
+    seen = [job_view(job(DONE), [pod(ended(0, json.dumps(told)))]) for told in (sound, said)]
+    assert [view is not None and view.termination is not None for view in seen] == [True, False]
+
+
+FOREIGN: dict[str, dict[str, str]] = {
+    "no labels": {},
+    "an attempt that is no number": OURS | {LABEL_ATTEMPT: "x"},
+    "an attempt after which there is no room for the next one's name": OURS | {LABEL_ATTEMPT: "9" * 63},
+    "an attempt zero": OURS | {LABEL_ATTEMPT: "0"},
+    "a step that there is not": OURS | {LABEL_STEP: "dance"},
+    "no candidate": OURS | {LABEL_CANDIDATE_UID: ""},
+}
+
+
+@pytest.mark.parametrize("sentence", FOREIGN)
+def test_a_job_is_not_ours_with(sentence: str) -> None:
+    assert job_view(job(labels=OURS), ()) is not None
+    assert job_view(job(labels=FOREIGN[sentence]), ()) is None
+
+
+def test_an_input_too_deep_to_read_names_no_parent() -> None:
+    deep = job()
+    deep["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": ENV_JOB, "value": "[" * 100_000}]
+    seen = job_view(deep, ())
+    assert seen is not None
+    assert seen.parent_digest == ""
+
+
+STARTS: dict[str, tuple[tuple[KubeObject, ...], bool]] = {
+    "there is no Pod": ((), False),
+    "its image cannot be pulled": ((pod(waits("ErrImagePull")),), False),
+    "it runs": ((pod({"name": "main", "state": {"running": {"startedAt": AT}}}),), True),
+    "it ran": ((pod(ended(1)),), True),
+    "it is being deleted, and told as ended although it never ran": ((deleted(pod(ended(137))),), False),
+}
+
+
+@pytest.mark.parametrize("sentence", STARTS)
+def test_an_attempt_has_started_when_its_pod_is_known_to_have_run(sentence: str) -> None:
+    pods, expected = STARTS[sentence]
+    seen = job_view(job(), pods)
+    assert seen is not None
+    assert seen.has_started is expected

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, DecisionStatus, Tampering
+from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, DecisionStatus, KnownTampering, Tampering
 from gatevalve.contracts.metrics import FIRST_ENDS, METRICS, REFUSALS, TAMPERING_REASONS
 from gatevalve.contracts.reasons import Action, CandidateState, ChannelCondition, ConditionReason, EntryReason, Verdict
 from gatevalve.contracts.serving import EngineLimits, PodReport
@@ -112,17 +112,35 @@ def test_a_candidate_that_ends_is_counted_once_in_a_series_that_was_there(told: 
     assert told.series_of_the_channel() == before
 
 
+@pytest.mark.parametrize(
+    ("log", "valid"),
+    [(LogView(), 1.0), (LogView(problem="its digest is wrong"), 0.0), (LogView(finding="its evidence is gone"), 0.0)],
+    ids=["sound", "broken", "with a finding"],
+)
+def test_a_log_counts_as_valid_when_its_chain_is_sound_and_it_stood_its_audit(told: Told, log: LogView, valid: float) -> None:
+    told.metrics.observed(view(log=log), plans.Plan())
+    assert told.value("log_valid") == valid
+
+
 # ---- tampering
 
-SEEN = Tampering(reason=ConditionReason.DOCUMENT_FORGED, message="edited", at="2026-01-01T00:00:00Z")
+
+def seen(*subjects: str, at: str = "00:00", reason: ConditionReason = ConditionReason.DOCUMENT_FORGED) -> Tampering:
+    """What the status says of findings that were seen at a time of the same day."""
+    when = f"2026-01-01T{at}:00Z"
+    known = tuple(KnownTampering(reason=reason, subject=subject, at=when) for subject in subjects)
+    return Tampering(reason=ConditionReason.DOCUMENT_FORGED, message="edited", at=when, known=known)
+
 
 TAMPERINGS: dict[str, tuple[Tampering | None, Tampering | None, float]] = {
-    "the first": (None, SEEN, 1.0),
-    "one that is known, written again": (SEEN, SEEN, 0.0),
-    "another by the same reason": (SEEN, SEEN.model_copy(update={"message": "edited again"}), 1.0),
-    "one that lasts, noted as seen again": (SEEN, SEEN.model_copy(update={"at": "2026-01-01T00:12:00Z"}), 0.0),
-    "the same after it was forgotten": (SEEN, SEEN.model_copy(update={"at": "2026-01-01T01:00:00Z"}), 1.0),
-    "one that is forgotten": (SEEN, None, 0.0),
+    "the first": (None, seen("a"), 1.0),
+    "two at once": (None, seen("a", "b"), 2.0),
+    "one that is known, written again": (seen("a"), seen("a"), 0.0),
+    "another by the same reason": (seen("a"), seen("a", "b"), 1.0),
+    "one that lasts, noted as seen again": (seen("a"), seen("a", at="00:12"), 0.0),
+    "the same after it was forgotten": (seen("a"), seen("a", at="01:00"), 1.0),
+    "another kind, of the same name": (seen("a", reason=ConditionReason.KEYS_FORGED), seen("a"), 1.0),
+    "one that is forgotten": (seen("a"), None, 0.0),
 }
 
 

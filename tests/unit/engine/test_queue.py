@@ -8,14 +8,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gatevalve.contracts.errors import ClusterError
-from gatevalve.engine.queue import FREE_TURNS, Backoff, KeyQueue
+from gatevalve.contracts.errors import ClusterError, ConflictError
+from gatevalve.engine.queue import CONFLICTS_TOLD, FREE_TURNS, Backoff, KeyQueue
 from support.engine_world import VirtualClock, settle
 
 
 @asynccontextmanager
-async def running(work: Callable[[str], Awaitable[float | None]], clock: VirtualClock, workers: int = 4) -> AsyncIterator[KeyQueue]:
-    queue = KeyQueue(work, clock, workers=workers, jitter=lambda: 1.0)
+async def running(
+    work: Callable[[str], Awaitable[float | None]],
+    clock: VirtualClock,
+    workers: int = 4,
+    on_error: Callable[[str], None] = lambda key: None,
+) -> AsyncIterator[KeyQueue]:
+    queue = KeyQueue(work, clock, workers=workers, jitter=lambda: 1.0, on_error=on_error)
     task = asyncio.create_task(queue.run())
     await settle()
     try:
@@ -103,6 +108,40 @@ async def test_a_failing_key_comes_back_later_and_later_and_starts_over_after_a_
         queue.add("a")
         await clock.advance(0.1)
         assert at[-2:] == pytest.approx([3.5, 3.6])
+
+
+def _conflicts(times: int, *then: Exception | None) -> list[Exception | None]:
+    return [*[ConflictError("it changed")] * times, *then]
+
+
+ENDINGS: dict[str, tuple[list[Exception | None], int]] = {
+    "four in a row are chance": (_conflicts(CONFLICTS_TOLD - 1, None), 0),
+    "the fifth in a row and those after it count": (_conflicts(CONFLICTS_TOLD + 1, None), 2),
+    "a success begins the count anew": (_conflicts(CONFLICTS_TOLD - 1, None, *_conflicts(CONFLICTS_TOLD - 1), None), 0),
+    "another failure counts as such and begins the count anew": (
+        _conflicts(CONFLICTS_TOLD - 1, ClusterError("503"), *_conflicts(CONFLICTS_TOLD - 1), None),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", ENDINGS)
+async def test_conflicts_count_as_failures_when_they_do_not_end(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    endings, expected = ENDINGS[sentence]
+    left, failed, clock = list(endings), list[str](), VirtualClock()
+
+    async def work(key: str) -> float | None:
+        ending = left.pop(0)
+        if ending is not None:
+            raise ending
+        return 0.1 if left else None
+
+    async with running(work, clock, on_error=failed.append) as queue:
+        queue.add("a")
+        await clock.advance(300)
+    assert not left
+    assert failed == ["a"] * expected
+    assert len([record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]) == expected
 
 
 async def test_one_failing_key_does_not_stop_another() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, MissingError, StoreError
 from gatevalve.contracts.names import evidence_dir, log_file
-from gatevalve.io.store import REPORT_BYTES, Area, FileLog, SealedEvidence, within
+from gatevalve.io import store
+from gatevalve.io.store import PAIRS_BYTES, REPORT_BYTES, Area, FileLog, SealedEvidence, within
 from support.engine_world import CHANNEL_UID, DIGEST
 
 TEST_ENTRY = "support-000001"
@@ -206,7 +208,7 @@ def row(item: str) -> dict[str, Any]:
     }
 
 
-def write_evidence(root: Path, pairs: bytes | None = None, **changes: Any) -> tuple[str, str]:
+def write_evidence(root: Path, pairs: bytes | None = None, size: int | None = None, **changes: Any) -> tuple[str, str]:
     """(report digest, pairs digest) of evidence as an evaluation Job leaves it."""
     directory = root / evidence_dir(CHANNEL_UID, TEST_ENTRY)
     directory.mkdir(parents=True)
@@ -222,7 +224,7 @@ def write_evidence(root: Path, pairs: bytes | None = None, **changes: Any) -> tu
         "baseDigest": DIGEST,
         "candidateDigest": DIGEST,
         "suites": [],
-        "pairs": {"path": "pairs.jsonl.gz", "size": len(packed), "sha256": sha256(packed)},
+        "pairs": {"path": "pairs.jsonl.gz", "size": size or len(packed), "sha256": sha256(packed)},
         "engine": "vllm 0.32.0",
         "arms": {"candidate": "candidate", "incumbent": "tiny", "anchor": "tiny"},
     } | changes
@@ -273,6 +275,7 @@ async def test_evidence_is_refused_when(sentence: str, tmp_path: Path) -> None:
 
 MISFITS: dict[str, tuple[dict[str, Any], type[GatevalveError]]] = {
     "the pairs are not gzip": ({"pairs": b"plain"}, ContractError),
+    "a line is empty": ({"pairs": gzip.compress(b"\n")}, ContractError),
     "a row breaks its contract": ({"pairs": gzip.compress(b'{"suite":"target"}\n')}, ContractError),
     "the report has a field that nobody knows": ({"verdict": "Accepted"}, ContractError),
 }
@@ -292,3 +295,67 @@ async def test_evidence_is_refused_when_the_report_names_other_pairs_than_the_jo
     (tmp_path / evidence_dir(CHANNEL_UID, TEST_ENTRY) / "pairs.jsonl.gz").write_bytes(other)
     with pytest.raises(IntegrityError, match="the report names pairs"):
         await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, sha256(other))
+
+
+# ---- evidence that is too much, or takes too long
+
+OVERSIZED: dict[str, dict[str, Any]] = {
+    "the pairs unpack to more than the operator holds": {"pairs": gzip.compress(b" " * (PAIRS_BYTES + 1), compresslevel=1)},
+    "the report says that the pairs are larger": {"size": PAIRS_BYTES + 1},
+}
+
+
+@pytest.mark.parametrize("sentence", OVERSIZED)
+async def test_evidence_is_unsound_and_not_asked_for_again_when(sentence: str, tmp_path: Path) -> None:
+    report, pairs = write_evidence(tmp_path, **OVERSIZED[sentence])
+    with pytest.raises(ContractError, match="holds more than 48 MiB of answers; name a policy with fewer items or decodes"):
+        await SealedEvidence(area(tmp_path)).read(CHANNEL_UID, TEST_ENTRY, report, pairs)
+
+
+class StuckArea(Area):
+    """A real area, whose reads wait to be let through; it knows what was read."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.begun: list[str] = []
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def read(self, name: str, limit: int) -> bytes:
+        self.begun.append(name)
+        self.entered.set()
+        self.open.wait(30)
+        return super().read(name, limit)
+
+
+async def test_evidence_that_takes_long_has_one_reader_however_often_it_is_asked_for_and_is_read_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "EVIDENCE_SECONDS", 0.02)
+    report, pairs = write_evidence(tmp_path)
+    stuck = StuckArea(f"file://{tmp_path}")
+    evidence = SealedEvidence(stuck)
+    for name in (TEST_ENTRY, "support-000002", TEST_ENTRY, "support-000003", TEST_ENTRY):
+        with pytest.raises(StoreError, match="is still being read"):
+            await evidence.read(CHANNEL_UID, name, report, pairs)
+    await asyncio.to_thread(stuck.entered.wait, 30)
+    assert len(stuck.begun) == 1
+    stuck.open.set()
+    monkeypatch.setattr(store, "EVIDENCE_SECONDS", 30.0)
+    assert len((await evidence.read(CHANNEL_UID, TEST_ENTRY, report, pairs)).rows) == 3
+    assert stuck.begun.count(f"{evidence_dir(CHANNEL_UID, TEST_ENTRY)}/report.json") == 1
+
+
+async def test_evidence_that_nobody_asks_for_again_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "EVIDENCE_SECONDS", 0.02)
+    monkeypatch.setattr(store, "KEPT_SECONDS", 0.02)
+    report, pairs = write_evidence(tmp_path)
+    stuck = StuckArea(f"file://{tmp_path}")
+    evidence = SealedEvidence(stuck)
+    with pytest.raises(StoreError):
+        await evidence.read(CHANNEL_UID, TEST_ENTRY, report, pairs)
+    stuck.open.set()
+    for _ in range(500):
+        if not evidence._readings:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it is still held")

@@ -48,6 +48,19 @@ async def test_a_change_of_the_report_is_told_once(scene: Scene) -> None:
     assert scene.told == ["support"]
 
 
+async def test_a_pod_whose_report_never_rests_is_told_a_few_times_a_second_and_a_change_after_a_rest_at_once(scene: Scene) -> None:
+    scene.follow()
+    for _ in range(100):
+        scene.pod.bump()
+        await scene.clock.advance(0.01)
+    assert 4 <= len(scene.told) <= 6
+    await scene.clock.advance(5)
+    before = len(scene.told)
+    scene.pod.bump()
+    await settle()
+    assert len(scene.told) == before + 1
+
+
 async def test_a_change_between_the_gather_and_the_first_poll_is_told(scene: Scene) -> None:
     scene.follow()
     scene.pod.bump()

@@ -8,12 +8,14 @@ import pytest
 
 from gatevalve_serving.bypass import (
     SENTENCES,
+    Attempts,
     Bypass,
     carries_an_adapter_header,
     content_names_an_adapter,
     printable,
     tries_an_adapter_route,
 )
+from gatevalve_serving.progress import Progress
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,15 @@ def test_a_content_part_names_an_adapter_by_its_type_up_to_the_first_underscore(
 )
 def test_what_a_client_wrote_is_cut_and_printable(text: str, shown: str) -> None:
     assert printable(text, 10) == shown
+
+
+def test_what_is_told_of_a_request_is_words_of_ours_and_one_word_for_each_of_the_clients() -> None:
+    attempts = Attempts(Progress(), 0.0)
+    attempts.note(Bypass.ROUTE, "GET; X", "/adapters/evidence of a; status Promoted of candidate b")
+    assert attempts.newest is not None
+    method, path, words = attempts.newest.message.split(" ", 2)
+    assert (method, path) == ("GET%3B%20X", "/adapters/evidence%20of%20a%3B%20status%20Promoted%20of%20candidate%20b:")
+    assert words == SENTENCES[Bypass.ROUTE]
 
 
 def test_every_way_has_its_sentence() -> None:

@@ -10,6 +10,7 @@ import hmac
 
 from gatevalve.contracts.canonical import canonical_json, sha256
 from gatevalve.contracts.errors import ContractError
+from gatevalve.contracts.jobs import UNMARKED
 
 
 def mark_of(seal: bytes, what: str, data: bytes) -> str:
@@ -20,5 +21,4 @@ def mark_of(seal: bytes, what: str, data: bytes) -> str:
 def check_mark(seal: bytes, what: str, data: bytes, mark: str | None, where: str) -> None:
     """Raises ContractError that names the file unless the mark is the one of these bytes."""
     if mark is None or not hmac.compare_digest(mark.encode(), mark_of(seal, what, data).encode()):
-        problem = "was not written by an evaluation that holds this namespace's seal"
-        raise ContractError(where, problem, "find out who wrote to the sealed area; then open a new test, for items a new round")
+        raise ContractError(where, UNMARKED, "find out who wrote to the sealed area; then open a new test, for items a new round")
