@@ -24,7 +24,7 @@ demo: venv ## Tell the whole story on a real control plane: traffic, candidates,
 
 .PHONY: test
 test: lint rig ## Lint, then every test, cluster tests beside the others. ARGS="--kubeconfig FILE": against another cluster.
-	.venv/bin/pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	.venv/bin/pytest --numprocesses 2 --dist loadscope $(ARGS)
 
 .PHONY: test-unit
 test-unit: venv ## Tests of pure code (under a minute).

@@ -1,19 +1,21 @@
-"""Options and fixtures that every test may use, and which tests share a worker."""
+"""Options and fixtures that every test may use, and which tests go to one worker."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["minicluster.fixtures"]
 
-CLUSTER = Path(__file__).parent / "cluster"
+
+class ClusterApart(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types
+    """Cluster tests share one rig, one after the other; the files of all other tests run beside them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith("tests/cluster/") else nodeid.split("::")[0]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cluster tests share one rig, one after the other; where there are several workers, all others run beside them."""
-    for item in items:
-        if item.path.is_relative_to(CLUSTER):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Where there are several workers, ClusterApart decides who runs what."""
+    return ClusterApart(config, log)
