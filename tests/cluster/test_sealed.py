@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 CRDS = Path(__file__).parents[2] / "crds"
 CHANNEL_UID = "channel-uid"
-MARK, SEED, SPLIT_KEY = "what-is-sealed", "5ea1" * 16, "0b5e" * 16
+MARK, SEED, SPLIT_KEY = secrets.token_hex(16), secrets.token_hex(32), secrets.token_hex(32)  # found in no file of ours
 BASE = Base(name="tiny-words", uri="file:///models/tiny-words", digest=BASE_DIGEST)
 
 ATTEMPT = """

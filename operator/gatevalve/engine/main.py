@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,9 +49,10 @@ async def run(environment: Environment) -> None:
         PlatformCollector(registry=registry)
         engine = Engine(ports, environment.settings(signer.key_id, ports.clock.now()), decide, registry)
         async with listening(application(engine, registry), environment.metrics_port):
+            stop = told_to_stop()
             await engine.start()
             log.info("serving namespace %s with key %s", environment.place.namespace, signer.key_id)
-            await _until_stopped(engine, environment.place.namespace)
+            await _until_stopped(engine, environment.place.namespace, stop)
 
 
 @asynccontextmanager
@@ -83,9 +85,16 @@ async def listening(app: web.Application, port: int) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def _until_stopped(engine: Engine, namespace: str) -> None:
+def told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT, also before kopf listens to them."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(wanted, stop.set)
+    return stop
+
+
+async def _until_stopped(engine: Engine, namespace: str, stop: asyncio.Event) -> None:
     """kopf ends on a signal or when a watch fails for good; the engine never ends by itself. Either takes the other along."""
-    stop = asyncio.Event()
     working = asyncio.create_task(engine.run(), name="engine")
     watching = asyncio.create_task(
         kopf.operator(registry=registry_for(engine), settings=operator_settings(), namespaces=[namespace], standalone=True, stop_flag=stop),

@@ -59,7 +59,13 @@ def test_0_a_snapshot_is_cut_trained_and_published(tmp_path: Path, traffic: list
     assert train_ended.said.adapter.adapter_digest == trained.digest
     events = [event for event, _ in groupby(line["event"] for line in log_lines(train_ended.log))]  # a slow machine tells more steps
     assert events == ["read", "load", "replay", "step", "train", "write", "end"]
-    wanted = {"base": tiny_base(), "adapter": SHAPE, "adapter_digest": trained.digest, "produced_by": "train-1", "arms": (tmp_path / "arms").as_uri()}
+    wanted = {
+        "base": tiny_base(),
+        "adapter": SHAPE,
+        "adapter_digest": trained.digest,
+        "produced_by": "train-1",
+        "arms": (tmp_path / "arms").as_uri(),
+    }
     published = run_trainer("publish", PublishInput, tmp_path, job("publish", tmp_path, **wanted))
     assert ending(published) == (0, 0, "")
     assert (tmp_path / adapter_dir(CHANNEL_UID, trained.digest) / "MANIFEST.json").exists()
