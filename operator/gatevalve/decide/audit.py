@@ -9,6 +9,7 @@ from gatevalve.contracts.jobs import EvidenceResult
 from gatevalve.contracts.kinds import AdapterReleaseSpec, EvidenceStatus, GateFacts
 from gatevalve.contracts.names import adapter_dir, adapter_name, evidence_dir
 from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, EntryReason, Finding, Verdict
+from gatevalve.decide.conditions import MESSAGE_LIMIT
 from gatevalve.decide.judgement import Judged, judge_test
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.view import EvidenceView
@@ -17,8 +18,6 @@ from gatevalve.gate.rounds import digest_of_policy
 
 GATE_REASONS = frozenset(PUBLIC_REASON.values()) | {EntryReason.PRIMARY_NOT_PASSED}
 """Reasons of a Reject that only evidence can give."""
-
-MESSAGE_LIMIT = 1024
 
 Problems = Iterator[str]
 

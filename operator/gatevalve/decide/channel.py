@@ -24,7 +24,7 @@ from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan, RestoreKe
 from gatevalve.decide.policy import policy_change, policy_problem
 from gatevalve.decide.restore import has_served, restored_document
 from gatevalve.decide.rollout import POLL_SECONDS, Standing, decide_rollout, rollout_failed, standing
-from gatevalve.decide.tampering import notice
+from gatevalve.decide.tampering import Notice, notice
 from gatevalve.decide.verdict import after_verdict
 from gatevalve.decide.view import CandidateView, ChannelView, View
 
@@ -40,7 +40,7 @@ def decide(view: View) -> Plan:
         return _refuse_all(view, (ConditionReason.CHANNEL_MISSING, text))
     if channel.spec is None:
         problem = (ConditionReason.SPEC_INVALID, channel.problem or "the spec breaks its contract")
-        return _told(view, channel, None, None, problem) + _refuse_all(view, problem)
+        return _told(view, channel, None, None, problem, notice(view, channel, fold(view.log))) + _refuse_all(view, problem)
     return _decide_valid(view, channel, channel.spec)
 
 
@@ -55,14 +55,14 @@ def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) ->
     now = standing(view, spec, log)
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
-    rollout = _rolled_out(view, spec, log, now)
-    return rollout + _told(view, channel, log, now, gate) + (_copies(view) or _gated(view, channel, spec, log, now, gate))
+    rollout, seen = _rolled_out(view, spec, log, now), notice(view, channel, log)
+    return rollout + _told(view, channel, log, now, gate, seen) + (_copies(view) or _gated(view, channel, spec, log, now, gate, seen))
 
 
 def _frozen(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, problem: Problem) -> Plan:
     """Nothing is decided; what serves goes on, and of a broken log it is still kept up as far as the log and the pods agree on it."""
     kept = restored_document(view, spec, log) if view.log.problem is not None else ()
-    return Plan(kept) + _told(view, channel, log, None, problem) + _refuse_all(view, problem)
+    return Plan(kept) + _told(view, channel, log, None, problem, notice(view, channel, log)) + _refuse_all(view, problem)
 
 
 def _rolled_out(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
@@ -74,15 +74,16 @@ def _rolled_out(view: View, spec: AdapterChannelSpec, log: LogState, now: Standi
     return decide_rollout(view, spec, log, now)
 
 
-def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None) -> Plan:
+def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing | None, problem: Problem | None, seen: Notice) -> Plan:
     """The channel's status, and events of what is new in it. Keys are restored here and nowhere else, so that it is never done untold."""
-    seen = notice(view, channel, log or fold(view.log))
     events = (*_log_event(view, channel), *seen.events(channel))
     keys = (RestoreKeys(),) if view.pool.keys_problem is not None else ()
     return Plan(keys, channel_status(view, channel, log, now, problem, seen), events)
 
 
-def _gated(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing, gate: Problem | None) -> Plan:
+def _gated(
+    view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing, gate: Problem | None, seen: Notice
+) -> Plan:
     """What goes through the gate: a policy first, then candidates under one that is in force and that the channel names."""
     if (finding := audit_finding(view)) is not None:
         return _refuse_all(view, finding)
@@ -91,7 +92,7 @@ def _gated(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogS
         return change
     if gate is not None:
         return _refuse_all(view, gate)
-    return Plan(requeue_seconds=0) if notice(view, channel, log).comes_first else _candidates(view, spec, log, now)
+    return Plan(requeue_seconds=0) if seen.comes_first else _candidates(view, spec, log, now)
 
 
 def _log_problem(view: View, channel: ChannelView, log: LogState) -> Problem | None:

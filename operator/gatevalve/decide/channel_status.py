@@ -12,7 +12,6 @@ from gatevalve.decide.plan import ChannelStatusUpdate
 from gatevalve.decide.rollout import Standing
 from gatevalve.decide.tampering import Notice
 from gatevalve.decide.view import ChannelView, EntryView, View
-from gatevalve.gate.rounds import enforced, round_in_force
 
 Problem = tuple[ConditionReason, str]
 """What stops a channel, and what to do about it."""
@@ -45,7 +44,7 @@ def _derived(view: View, log: LogState, live: EntryView) -> dict[str, object]:
         "log_head": entry_name(view.name, log.next_sequence - 1),
     }
     if (policy := log.policy) is not None:
-        number, tests = round_in_force(log.specs, policy, policy.digest_of(), log.incumbent_digest)
+        number, tests = log.round_in_force(policy, log.policy_digest or "", log.incumbent_digest)
         fields["round"] = RoundStatus(number=number, tests=tests, max_tests=policy.round.max_tests)
     return fields
 
@@ -115,7 +114,7 @@ def _pin_problem(channel: ChannelView, view: View) -> Problem | None:
 def _in_force(view: View, channel: ChannelView) -> str:
     """Which policy judges, and since when: one that is stricter takes over without asking, and a person shall see that it did."""
     log = fold(view.log)
-    since = next((spec for spec in reversed(log.specs) if enforced(spec) is not None), None)
+    since = log.policy_entry
     if since is None or channel.spec is None:
         return "the policy is in force"
     policy = f"GatePolicy {channel.spec.gate_policy} with digest {log.policy_digest}"

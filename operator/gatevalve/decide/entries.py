@@ -15,7 +15,7 @@ from gatevalve.contracts.kinds import (
 )
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Action, EntryReason, Verdict
-from gatevalve.decide.conditions import timestamp
+from gatevalve.decide.conditions import MESSAGE_LIMIT, timestamp
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.view import CandidateView, ChannelView, EntryView, View
 
@@ -150,7 +150,7 @@ def _draft(
         sequence=log.next_sequence,
         action=action,
         reason=reason,
-        message=message[:1024],
+        message=message[:MESSAGE_LIMIT],
         verdict=verdict,
         candidate=candidate,
         serves=serves,

@@ -12,7 +12,7 @@ from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Action
 from gatevalve.decide.log_index import LogIndex, newest, until
 from gatevalve.decide.view import EntryView, LogView
-from gatevalve.gate.rounds import NextTest, next_test_after
+from gatevalve.gate.rounds import NextTest, Round, RoundInForce, next_test, round_in_force
 
 FOLDED_LOGS = 16
 """So many logs are remembered as folded: one reconcile asks for the same log again and again."""
@@ -89,10 +89,14 @@ class LogState:
         return self.written[0].spec.channel.uid if self.next_sequence else ""
 
     @property
+    def policy_entry(self) -> AdapterReleaseSpec | None:
+        """The entry from which on the policy in force is in force."""
+        return self._newest(self._index.enforced)
+
+    @property
     def policy(self) -> GatePolicySpec | None:
         """The policy in force."""
-        entry = self._newest(self._index.enforced)
-        return entry.policy if entry else None
+        return self.policy_entry.policy if self.policy_entry else None
 
     @property
     def policy_digest(self) -> str | None:
@@ -138,7 +142,11 @@ class LogState:
 
     def next_test(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
         """Round and number that the next Test entry has to carry."""
-        return next_test_after(self._index.rounds[self.next_sequence], policy, policy_digest, incumbent_digest)
+        return next_test(self._last_round, policy, policy_digest, incumbent_digest)
+
+    def round_in_force(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> RoundInForce:
+        """The round that the next test belongs to."""
+        return round_in_force(self._last_round, policy, policy_digest, incumbent_digest)
 
     def served_after(self, entry: AdapterReleaseSpec) -> bool:
         """Something else was made to serve after an entry was written: what was measured then is stale."""
@@ -158,6 +166,10 @@ class LogState:
     def restored(self, entry: AdapterReleaseSpec) -> str:
         """The name of the entry whose adapter an entry serves: itself, or what a Rollback restores."""
         return entry.restores or name_of(entry)
+
+    @property
+    def _last_round(self) -> Round:
+        return self._index.rounds[self.next_sequence]
 
     def _newest(self, positions: Sequence[int]) -> AdapterReleaseSpec | None:
         position = newest(positions, self.next_sequence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gatevalve.contracts.kinds import AdapterChannelSpec
 from gatevalve.contracts.reasons import Action
+from gatevalve.contracts.serving import ChannelDocument
 from gatevalve.decide.documents import committed_document, with_revision
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.plan import CommitDocument
@@ -15,12 +16,21 @@ def restored_document(view: View, spec: AdapterChannelSpec, log: LogState) -> tu
     live, served = log.live, LogState(_until_served(log))
     if live is None or served.live is None or view.pool.alias_owner is not None:
         return ()
-    content = committed_document(view, spec, served)
-    held = view.pool.document
-    if (held is not None and held.document.routes == content.routes) or not _is_witnessed_by_pods(view, served.live):
+    if not _is_witnessed_by_pods(view, served.live):
         return ()
-    document = with_revision(content.model_copy(update={"revision": (live.spec.sequence, 0)}), view.pool)
-    return (CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version),)
+    content = committed_document(view, spec, served).model_copy(update={"revision": (live.spec.sequence, 0)})
+    return commit_where_it_leads_elsewhere(view, spec, with_revision(content, view.pool))
+
+
+def commit_where_it_leads_elsewhere(view: View, spec: AdapterChannelSpec, document: ChannelDocument) -> tuple[CommitDocument, ...]:
+    """The commit of a document, unless the ConfigMap leads to the same already."""
+    held = view.pool.document
+    return () if held is not None and held.document.routes == document.routes else (commit_of(view, spec, document),)
+
+
+def commit_of(view: View, spec: AdapterChannelSpec, document: ChannelDocument) -> CommitDocument:
+    """The write of a document to the pool's ConfigMap as it was read."""
+    return CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version)
 
 
 def has_served(entry: EntryView) -> bool:

@@ -12,6 +12,7 @@ from gatevalve.decide.conditions import condition_of, instant, timestamp, with_c
 from gatevalve.decide.documents import committed_document, preload_document, with_revision
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.plan import AnnotatePod, CommitDocument, Event, Plan, PushDocument, ReleaseStatusUpdate
+from gatevalve.decide.restore import commit_of, commit_where_it_leads_elsewhere, has_served
 from gatevalve.decide.view import EntryView, PodView, View
 
 POLL_SECONDS = 2.0
@@ -57,13 +58,13 @@ def decide_rollout(view: View, spec: AdapterChannelSpec, log: LogState, now: Sta
     """The next step of the rollout: nothing when every reachable pod serves the live entry from the committed document."""
     document = with_revision(committed_document(view, spec, log), view.pool)
     committed = _is_committed(view, document)
-    if not committed and _needs_preload(now):
-        return _preload(view, spec, log, now)
+    if not committed and not has_served(now.live):
+        return _preload(view, spec, log, now, document)
     if not _has_the_base(view, spec, now):
         return Plan(statuses=_release_status(view, now), requeue_seconds=POLL_SECONDS)
     actions: list[CommitDocument | PushDocument | AnnotatePod] = []
     if not committed:
-        actions.append(CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version))
+        actions.append(commit_of(view, spec, document))
     digest = document.digest_of()
     behind = [pod for pod in _reachable(view) if pod.report and pod.report.document_digest != digest]
     actions += [PushDocument(pod.name, document) for pod in behind]
@@ -81,25 +82,23 @@ def rollout_failed(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:
     return view.now - start > timedelta(seconds=spec.serving.rollout_seconds)
 
 
-def _preload(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
+def _preload(view: View, spec: AdapterChannelSpec, log: LogState, now: Standing, committed: ChannelDocument) -> Plan:
+    """Only a promotion that has not gone live waits for verification, before `committed` is written; a way back goes at once.
+
+    Until then the ConfigMap leads to what served before: where it no longer does, a pod that starts would serve nothing.
+    """
     reachable = _reachable(view)
     verified = [pod for pod in reachable if _verified(pod, spec, now.live)]
     if verified and len(verified) * 100 >= spec.serving.min_verified_percent * len(reachable):
-        return _commit(view, spec, log)
+        pushed = (PushDocument(pod.name, committed) for pod in reachable)
+        return Plan((commit_of(view, spec, committed), *pushed), requeue_seconds=0)
     document = with_revision(preload_document(view, spec, log), view.pool)
     failed = {failure.pod for failure in now.failures}
     waiting = [pod for pod in reachable if not _verified(pod, spec, now.live) and pod.name not in failed]
     chosen = waiting if verified else _first(waiting, document)
     pushes = tuple(PushDocument(pod.name, document) for pod in chosen if pod.report and pod.report.document_digest != document.digest_of())
-    return Plan((*_restored(view, spec, document), *pushes), _release_status(view, now), (), POLL_SECONDS)
-
-
-def _restored(view: View, spec: AdapterChannelSpec, document: ChannelDocument) -> tuple[CommitDocument, ...]:
-    """Until the flip the ConfigMap leads to what served before: where it no longer does, a pod that starts would serve nothing."""
-    signed = view.pool.document
-    if signed is not None and signed.document.routes == document.routes:
-        return ()
-    return (CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version),)
+    restored = commit_where_it_leads_elsewhere(view, spec, document)
+    return Plan((*restored, *pushes), _release_status(view, now), (), POLL_SECONDS)
 
 
 def _first(waiting: list[PodView], document: ChannelDocument) -> list[PodView]:
@@ -107,17 +106,6 @@ def _first(waiting: list[PodView], document: ChannelDocument) -> list[PodView]:
     digest = document.digest_of()
     started = [pod for pod in waiting if pod.report and pod.report.document_digest == digest]
     return started[:1] or waiting[:1]
-
-
-def _commit(view: View, spec: AdapterChannelSpec, log: LogState) -> Plan:
-    document = with_revision(committed_document(view, spec, log), view.pool)
-    commit = CommitDocument(spec.serving.pool, view.name, document, view.pool.resource_version)
-    return Plan((commit, *(PushDocument(pod.name, document) for pod in _reachable(view))), requeue_seconds=0)
-
-
-def _needs_preload(now: Standing) -> bool:
-    """Only a promotion of an adapter that has never served waits for verification; a way back goes at once."""
-    return now.live.spec.action is Action.PROMOTE and now.live.status.live_since is None
 
 
 def _has_the_base(view: View, spec: AdapterChannelSpec, now: Standing) -> bool:

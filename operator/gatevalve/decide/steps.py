@@ -29,7 +29,6 @@ from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, Plan
 from gatevalve.decide.view import JobView
-from gatevalve.gate.rounds import next_test
 
 SEGMENT_WAITS = 4
 CLOSE_SLACK_SECONDS = 10
@@ -107,8 +106,8 @@ def _fetch(case: Case, artifact: Artifact) -> Plan:
 
 def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatus | None) -> Plan:
     """A look is paid before it is taken: the Test entry comes before the evaluation Job."""
-    policy, incumbent = case.log.policy, case.facts.incumbent_digest
-    if policy is None or lineage.adapter_digest is None:
+    policy, policy_digest, incumbent = case.log.policy, case.log.policy_digest, case.facts.incumbent_digest
+    if policy is None or policy_digest is None or lineage.adapter_digest is None:
         return Plan()
     if case.recipe is not None and done.job.parent_digest != (incumbent or ""):
         return ended(case, CandidateState.ABORTED, ConditionReason.STALE, "it was trained from another incumbent; apply a new candidate")
@@ -117,8 +116,8 @@ def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatu
             f"adapter {lineage.adapter_digest} was rejected or rolled back before and gets no second test; apply a candidate with another"
         )
         return ended(case, CandidateState.ERRORED, ConditionReason.QUARANTINED, text)
-    number, test = next_test(case.log.specs, policy, policy.digest_of(), incumbent)
-    gate = GateFacts(policy_digest=policy.digest_of(), round=number, test=test, incumbent_digest=incumbent)
+    number, test = case.log.next_test(policy, policy_digest, incumbent)
+    gate = GateFacts(policy_digest=policy_digest, round=number, test=test, incumbent_digest=incumbent)
     entry = entries.test_entry(case.view, case.log, case.candidate, gate, lineage)
     adapter = AdapterStatus(
         name=adapter_name(case.view.name, lineage.adapter_digest),

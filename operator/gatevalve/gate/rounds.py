@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -47,26 +47,23 @@ def digest_of_policy(policy: GatePolicySpec) -> str:
     return policy.digest_of()
 
 
-def round_in_force(
-    entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None
-) -> RoundInForce:
-    """The round in force under a policy and an incumbent (None: the base), from the channel's log in order.
+def round_in_force(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> RoundInForce:
+    """The round in force under a policy and an incumbent (None: the base), after what `rounds` told last.
 
     A round ends at its first Accept, after maxTests tests, when the policy digest or the incumbent changes (also when it changes back),
     and when the channel is opened anew.
     Numbers start at 1, grow and never repeat.
     """
-    return _in_force(_last_round(entries), policy, policy_digest, incumbent_digest)
+    spent = last.tests >= policy.round.max_tests
+    foreign = (last.policy_digest, last.incumbent_digest) != (policy_digest, incumbent_digest)
+    if last.ended or spent or foreign:
+        return RoundInForce(last.number + 1, 0)
+    return RoundInForce(last.number, last.tests)
 
 
-def next_test(entries: Iterable[AdapterReleaseSpec], policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
-    """Round and number that the next Test entry has to carry."""
-    return next_test_after(_last_round(entries), policy, policy_digest, incumbent_digest)
-
-
-def next_test_after(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
+def next_test(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
     """Round and number that the next Test entry has to carry, after what `rounds` told last."""
-    number, tests = _in_force(last, policy, policy_digest, incumbent_digest)
+    number, tests = round_in_force(last, policy, policy_digest, incumbent_digest)
     return NextTest(number, tests + 1)
 
 
@@ -75,22 +72,10 @@ def rounds(entries: Iterable[AdapterReleaseSpec]) -> Iterator[Round]:
     return accumulate(entries, _after, initial=Round())
 
 
-def _last_round(entries: Iterable[AdapterReleaseSpec]) -> Round:
-    return reduce(_after, entries, Round())
-
-
 def _after(last: Round, entry: AdapterReleaseSpec) -> Round:
     if entry.action is Action.TEST and entry.gate is not None:
         return _paid(last, entry.gate)
     return last._replace(ended=True) if not last.ended and _ends(last, entry) else last
-
-
-def _in_force(last: Round, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> RoundInForce:
-    spent = last.tests >= policy.round.max_tests
-    foreign = (last.policy_digest, last.incumbent_digest) != (policy_digest, incumbent_digest)
-    if last.ended or spent or foreign:
-        return RoundInForce(last.number + 1, 0)
-    return RoundInForce(last.number, last.tests)
 
 
 def _paid(last: Round, gate: GateFacts) -> Round:

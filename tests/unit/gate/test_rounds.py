@@ -12,7 +12,7 @@ from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.kinds import AdapterReleaseSpec, Base, ChannelRef, GateFacts, Opening, Serves
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Action, EntryReason, Verdict
-from gatevalve.gate.rounds import next_test, round_in_force
+from gatevalve.gate.rounds import Round, next_test, round_in_force, rounds
 from support.gate_cases import policy_of
 
 POLICY = policy_of(round={"alphaBasisPoints": 500, "maxTests": 3})
@@ -122,11 +122,15 @@ ROUNDS: dict[str, tuple[Log, GatePolicySpec, str | None, tuple[int, int]]] = {
 }
 
 
+def last_round(log: list[AdapterReleaseSpec]) -> Round:
+    return list(rounds(log))[-1]
+
+
 @pytest.mark.parametrize("case", ROUNDS)
 def test_round_in_force(case: str) -> None:
     log, policy, incumbent, expected = ROUNDS[case]
-    assert round_in_force(log, policy, policy.digest_of(), incumbent) == expected
-    assert next_test(log, policy, policy.digest_of(), incumbent) == (expected[0], expected[1] + 1)
+    assert round_in_force(last_round(log), policy, policy.digest_of(), incumbent) == expected
+    assert next_test(last_round(log), policy, policy.digest_of(), incumbent) == (expected[0], expected[1] + 1)
 
 
 ALL_STEPS = ["test", "accept", "promote a", "promote b", "to the base", "policy", "other policy", "reopen"]
@@ -138,7 +142,7 @@ def test_whatever_happens_rounds_grow_and_none_pays_for_more_tests_than_it_may(s
     log, policy, incumbent = [opened()], POLICY, None
     paid: list[tuple[int, int]] = []
     for step in steps:
-        number, count = next_test(log, policy, DIGESTS[policy.round.alpha_basis_points], incumbent)
+        number, count = next_test(last_round(log), policy, DIGESTS[policy.round.alpha_basis_points], incumbent)
         if step == "test":
             paid.append((number, count))
             log.append(look(number, incumbent, policy))
