@@ -41,7 +41,7 @@ class Intruder:
     @classmethod
     def with_refused_adapter(cls, stage: Stage) -> Intruder:
         """Take the adapter that was rejected last. Raises StoryError when none was."""
-        releases = sorted(stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
+        releases = stage.releases()
         refused = [release["spec"] for release in releases if release["spec"].get("verdict") == "Rejected" and "lineage" in release["spec"]]
         if not refused:
             raise StoryError("the gate refused nothing, so there is nothing to smuggle in")
@@ -66,7 +66,7 @@ class Intruder:
 
     def forged_entry(self) -> dict[str, Any]:
         """The next entry of the log as this somebody would have it: a promotion of the refused adapter."""
-        newest = max(self.stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])["spec"]
+        newest = self.stage.releases()[-1]["spec"]
         spec = {
             **newest,
             "sequence": newest["sequence"] + 1,

@@ -65,6 +65,10 @@ class Stage:
         who: dict[str, Any] = json.loads(self.kubectl("auth", "whoami", "--output", "json"))
         return str(who["status"]["userInfo"]["username"])
 
+    def releases(self) -> list[dict[str, Any]]:
+        """The entries of the log, in order."""
+        return sorted(self.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
+
     def apply(self, manifest: dict[str, Any]) -> None:
         """kubectl apply of one object, as a user would."""
         self.kubectl("apply", "--server-side", "--filename", "-", stdin=json.dumps(manifest))

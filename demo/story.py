@@ -160,7 +160,7 @@ class Story:
 
     def way_back(self) -> None:
         """A pin rolls back under streaming load; then the pin is removed and nothing is promoted by itself."""
-        serving = [r for r in self._releases() if r["spec"]["action"] in ("Open", "Promote", "Rollback")]
+        serving = [r for r in self.stage.releases() if r["spec"]["action"] in ("Open", "Promote", "Rollback")]
         if len(serving) < 2:
             raise StoryError("nothing was promoted, so there is nothing to roll back")
         target = serving[-2]["metadata"]["name"]
@@ -180,7 +180,7 @@ class Story:
         table = Table(title="the release log (kubectl get adapterreleases)")
         for column in ("entry", "action", "reason", "verdict", "candidate", "serves", "digest"):
             table.add_column(column)
-        for release in self._releases():
+        for release in self.stage.releases():
             spec = release["spec"]
             serves = spec.get("serves") or {}
             table.add_row(
@@ -204,9 +204,6 @@ class Story:
         for row, accuracy in zip(self.outcome.verdicts, curve, strict=False):
             table.add_row(row["candidate"], row["recipe"], row["scores"], row["state"], row["reason"], _percent(accuracy))
         return table
-
-    def _releases(self) -> list[dict[str, Any]]:
-        return sorted(self.stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
 
 
 def _percent(accuracy: float | None) -> str:

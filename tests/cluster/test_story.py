@@ -55,7 +55,7 @@ def test_flip_and_rollback_take_about_a_second(outcome: Outcome):
 
 
 def test_the_log_tells_the_story_and_verifies(outcome: Outcome, stage: Stage):
-    actions = [release["spec"]["action"] for release in releases(stage)]
+    actions = [release["spec"]["action"] for release in stage.releases()]
     assert actions[:7] == ["Open", "Test", "Accept", "Promote", "Test", "Reject", "Rollback"]
     assert outcome.chain_ok
 
@@ -63,7 +63,7 @@ def test_the_log_tells_the_story_and_verifies(outcome: Outcome, stage: Stage):
 def test_removing_the_pin_promotes_nothing_by_itself(story: Story, stage: Stage):
     assert "pin" not in stage.get("adapterchannel", CHANNEL)["spec"]
     time.sleep(3)
-    assert releases(stage)[-1]["spec"]["action"] == "Rollback"
+    assert stage.releases()[-1]["spec"]["action"] == "Rollback"
 
 
 def test_kubectl_get_reads_like_a_story(story: Story, stage: Stage):
@@ -123,9 +123,9 @@ def test_a_candidate_applied_while_the_operator_is_down_is_taken_up_when_it_is_b
         kill_operator(stage)
     ended = stage.finish_candidate(name)
     assert ended["status"]["state"] == "Promoted"
-    names = [release["metadata"]["name"] for release in releases(stage)]
+    names = [release["metadata"]["name"] for release in stage.releases()]
     assert names == [f"support-{sequence:06d}" for sequence in range(len(names))]
-    mine = [release["spec"]["action"] for release in releases(stage) if (release["spec"].get("candidate") or {}).get("name") == name]
+    mine = [release["spec"]["action"] for release in stage.releases() if (release["spec"].get("candidate") or {}).get("name") == name]
     assert mine == ["Test", "Accept", "Promote"]
     stage.wait_live(names[-1])
     assert verify_log(stage, stage.console)
@@ -137,9 +137,9 @@ def test_deleting_a_candidate_stops_its_jobs_and_refunds_no_test(story: Story, s
     report = stage.client("traffic-deleted", "traffic", "--count", "320", "--seed", "78")
     stage.apply(objects.candidate(name, (report["from"], report["to"]), "SFT"))
     stage.wait_for(f"{name} to be evaluated", PATIENCE_SECONDS, lambda: reached(stage, name, "Evaluating"))
-    stage.wait_for("its test", PATIENCE_SECONDS, lambda: releases(stage)[-1]["spec"]["action"] == "Test")
+    stage.wait_for("its test", PATIENCE_SECONDS, lambda: stage.releases()[-1]["spec"]["action"] == "Test")
     stage.kubectl("delete", "adaptercandidate", name)
-    stage.wait_for("the test's end", PATIENCE_SECONDS, lambda: releases(stage)[-1]["spec"]["reason"] == "CandidateDeleted")
+    stage.wait_for("the test's end", PATIENCE_SECONDS, lambda: stage.releases()[-1]["spec"]["reason"] == "CandidateDeleted")
     stage.wait_for(
         "its Jobs to go", PATIENCE_SECONDS, lambda: not [j for j in stage.items("jobs") if j["metadata"]["name"].startswith(name)]
     )
@@ -167,10 +167,6 @@ def test_the_operator_was_denied_nothing_and_is_granted_nothing_that_it_did_not_
 
 
 # ---- what the tests look at
-
-
-def releases(stage: Stage) -> list[dict[str, Any]]:
-    return sorted(stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
 
 
 def caught_up(stage: Stage) -> bool:

@@ -114,7 +114,7 @@ def test_an_entry_deleted_and_made_again_with_another_spec_breaks_the_log_until_
 
 def test_an_etcd_that_lost_the_newest_entries_breaks_the_log_until_it_has_them_again(attacked: Attacked):
     # To the log a restored earlier copy of etcd is this: the newest entries are gone, and no admission has seen them go.
-    names = [release["metadata"]["name"] for release in attacked.releases()[-2:]]
+    names = [release["metadata"]["name"] for release in attacked.stage.releases()[-2:]]
     with attacked.etcd() as etcd:
         lost = {name: etcd.read(name) for name in names}
         with attacked.broken_log("beyond"):

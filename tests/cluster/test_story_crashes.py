@@ -52,8 +52,8 @@ AWAKE_SECONDS = 5.0
 @pytest.fixture(scope="module")
 def session(story: Story, stage: Stage) -> tuple[str, str]:
     """The window of one honest session with the base."""
-    if "base" not in next(release["spec"]["serves"] for release in reversed(releases(stage)) if "serves" in release["spec"]):
-        rollback = entry(len(releases(stage)))
+    if "base" not in next(release["spec"]["serves"] for release in reversed(stage.releases()) if "serves" in release["spec"]):
+        rollback = entry(len(stage.releases()))
         pin(stage, BASE_ENTRY)
         wait_live(stage, rollback)
         unpin(stage)
@@ -64,7 +64,7 @@ def session(story: Story, stage: Stage) -> tuple[str, str]:
 def test_a_candidate_lives_one_life_although_its_operator_is_killed_after_every_single_write(
     stage: Stage, session: tuple[str, str]
 ) -> None:
-    before = len(releases(stage))
+    before = len(stage.releases())
     crash_after_every_write(stage)
     stage.apply(objects.candidate("killed", session, HONEST[0].recipe))
     ended = stage.finish_candidate("killed")
@@ -88,11 +88,11 @@ def test_two_operators_of_which_one_sleeps_while_api_server_and_engine_are_kille
     add_operator(stage)
     candidate = objects.candidate("shared", session, HONEST[0].recipe)
     candidate["spec"]["train"]["seed"] = 2
-    before = len(releases(stage))
+    before = len(stage.releases())
     stage.apply(candidate)
     stage.wait_for("two operators", PATIENCE_SECONDS, lambda: len(processes_of(stage, "gatevalve-operator")) == 2)
     sleeper, (pod,), promote = processes_of(stage, "gatevalve-operator")[0], stage.pool_pods(), entry(before + 2)
-    stage.wait_for("the Promote entry", PATIENCE_SECONDS, lambda: promote in {name_of(release) for release in releases(stage)})
+    stage.wait_for("the Promote entry", PATIENCE_SECONDS, lambda: promote in {name_of(release) for release in stage.releases()})
     os.kill(sleeper, signal.SIGSTOP)
     try:
         stage.cluster.kill_container(pod, "vllm", NAMESPACE)
@@ -163,7 +163,7 @@ def unpin(stage: Stage) -> None:
 
 
 def wait_live(stage: Stage, entry: str) -> None:
-    stage.wait_for(f"{entry} live", PATIENCE_SECONDS, lambda: any(is_live(release, entry) for release in releases(stage)))
+    stage.wait_for(f"{entry} live", PATIENCE_SECONDS, lambda: any(is_live(release, entry) for release in stage.releases()))
 
 
 def is_live(release: dict[str, Any], entry: str) -> bool:
@@ -223,11 +223,7 @@ def told_deaths(stage: Stage) -> Counter[str]:
 
 
 def actions(stage: Stage) -> list[str]:
-    return [release["spec"]["action"] for release in releases(stage)]
-
-
-def releases(stage: Stage) -> list[dict[str, Any]]:
-    return sorted(stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
+    return [release["spec"]["action"] for release in stage.releases()]
 
 
 def settled(stage: Stage) -> None:
@@ -236,7 +232,7 @@ def settled(stage: Stage) -> None:
     def is_settled() -> bool:
         status = stage.get("adapterchannel", CHANNEL)["status"]
         reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
-        newest = next(name_of(release) for release in reversed(releases(stage)) if "serves" in release["spec"])
+        newest = next(name_of(release) for release in reversed(stage.releases()) if "serves" in release["spec"])
         return {reasons[kind] for kind in ("Ready", "Serving", "LogValid")} == {"AsExpected"} and status["live"]["entry"] == newest
 
     stage.wait_for("the channel to settle", PATIENCE_SECONDS, is_settled)
@@ -246,7 +242,7 @@ def must_be_sound(stage: Stage) -> None:
     """The log verifies, no candidate has two entries of one action, no step ran twice, every pod and every client sees the live entry."""
     verify(stage)
     told = [
-        (release["spec"]["candidate"]["uid"], release["spec"]["action"]) for release in releases(stage) if "candidate" in release["spec"]
+        (release["spec"]["candidate"]["uid"], release["spec"]["action"]) for release in stage.releases() if "candidate" in release["spec"]
     ]
     assert len(told) == len(set(told)), told
     jobs = [name for job in stage.items("jobs", "--selector", "gatevalve.dev/candidate-uid") if (name := name_of(job)).startswith(MINE)]

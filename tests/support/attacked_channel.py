@@ -225,13 +225,9 @@ class Attacked:
 
     # ---- the log and the store
 
-    def releases(self) -> list[dict[str, Any]]:
-        """The log, in order."""
-        return sorted(self.stage.items("adapterreleases"), key=lambda release: release["spec"]["sequence"])
-
     def head(self) -> str:
         """The newest entry."""
-        return str(self.releases()[-1]["metadata"]["name"])
+        return str(self.stage.releases()[-1]["metadata"]["name"])
 
     def serving(self) -> str:
         """The entry that the alias shall be answered from."""
@@ -239,11 +235,11 @@ class Attacked:
 
     def newest(self, *actions: str) -> dict[str, Any]:
         """The newest entry of one of the actions."""
-        return next(release for release in reversed(self.releases()) if release["spec"]["action"] in actions)
+        return next(release for release in reversed(self.stage.releases()) if release["spec"]["action"] in actions)
 
     def area(self, area: str) -> Path:
         """The channel's directory in an area of the store: data, sealed or log."""
-        uid = self.releases()[0]["spec"]["channel"]["uid"]
+        uid = self.stage.releases()[0]["spec"]["channel"]["uid"]
         return self.stage.cluster.claim_path(f"gatevalve-{area}", NAMESPACE) / str(uid)
 
     @contextmanager

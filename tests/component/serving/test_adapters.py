@@ -24,16 +24,6 @@ from support.serving import QUICK, PodRig, RunningPod, lora_config, lora_tensors
 pytestmark = pytest.mark.component
 
 
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> PodRig:
-    return PodRig(tmp_path)
-
-
 def states(report: PodReport) -> dict[str, str]:
     return {adapter.name: adapter.state.value for adapter in report.adapters}
 

@@ -19,16 +19,6 @@ from support.serving import QUICK, PodRig, RunningPod, eventually, lora_config, 
 pytestmark = pytest.mark.component
 
 
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> PodRig:
-    return PodRig(tmp_path)
-
-
 def smuggle(rig: PodRig, *names: str) -> str:
     """Register a stranger's adapter under some names, as `--lora-modules` or a resolver plug-in does; returns its path."""
     path = rig.root / "stranger"

@@ -23,11 +23,6 @@ from support.serving import UID, PodRig, RunningPod, eventually
 pytestmark = pytest.mark.component
 
 
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
 @dataclass
 class Watched:
     """A pod and what its volume holds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,16 +14,6 @@ from gatevalve_serving.metrics import DOCUMENTS_REFUSED
 from support.serving import PodRig, SigningKey
 
 pytestmark = pytest.mark.component
-
-
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> PodRig:
-    return PodRig(tmp_path)
 
 
 def write(rig: PodRig, signed: SignedDocument, channel: str = "support") -> None:

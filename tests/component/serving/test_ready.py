@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,6 @@ from gatevalve.contracts.errors import ContractError
 from support.serving import PodRig, RunningPod, SigningKey
 
 pytestmark = pytest.mark.component
-
-
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> PodRig:
-    return PodRig(tmp_path)
 
 
 async def readiness(pod: RunningPod) -> tuple[int, Any]:

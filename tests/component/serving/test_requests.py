@@ -19,11 +19,6 @@ pytestmark = pytest.mark.component
 CAPTURED = Capture(enabled=True, segment_seconds=60)
 
 
-@pytest.fixture(autouse=True)
-def _runtime_lora(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
-
-
 @pytest.fixture
 async def pod(tmp_path: Path) -> AsyncIterator[RunningPod]:
     """A pod whose alias `support` answers from an adapter, captured."""
