@@ -11,6 +11,7 @@ from gatevalve.contracts.jobs import EvaluateInput
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve_trainer.evaluate.items import to_lines
 from gatevalve_trainer.tasks.plugin import single_turn
+from support.thresholds import THRESHOLDS
 
 SEAL, SPLIT = bytes(range(32)), bytes(range(32, 64))
 CANDIDATE, INCUMBENT, BASE, TEST = (f"sha256:{digit * 64}" for digit in "cbad")
@@ -32,6 +33,7 @@ def policy(**changes: Any) -> GatePolicySpec:
                 "sampling": {"temperature": "1.0", "maxTokens": 48},
                 "decodes": 3,
                 "minEffectBasisPoints": 50,
+                "minDetectableEffectBasisPoints": 1000,
             },
             {
                 "name": "regression",
@@ -52,9 +54,7 @@ def policy(**changes: Any) -> GatePolicySpec:
             },
         ],
         "round": {"alphaBasisPoints": 500, "maxTests": 10},
-        "guardAlphaBasisPoints": 100,
-        "behaviour": {"lengthRatioPercent": {"min": 70, "max": 135}},
-        "evidence": {"maxMissingBasisPoints": 100, "minClusters": 30},
+        **THRESHOLDS,
     }
     return GatePolicySpec.parse(spec | changes)
 

@@ -9,13 +9,18 @@ from functools import cache
 from typing import Any
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, EvidenceReport, FileFact, PairRow, SuiteFact
+from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, EvidenceReport, FileFact, Likelihood, PairRow, Style, SuiteFact
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.gate.inputs import Evidence, Ledger
+from support.thresholds import THRESHOLDS
 
 PRIMARY_DECODES = 2
 GUARD_DIGEST, MANNERS_DIGEST = sha256(b"regression"), sha256(b"manners")
 Scores = tuple[int | None, ...]
+PLAIN = Style(repetition=0, markup=False, addresses_judge=False, avoids=False)
+"""The form of an ordinary reply."""
+NEAR = Likelihood(candidate=-20_000_000, incumbent=-20_500_000, anchor=-20_500_000, k3_incumbent=400_000, k3_anchor=400_000)
+"""Twenty tokens that every arm finds about as likely."""
 
 
 def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, Any] | None = None, **changes: Any) -> GatePolicySpec:
@@ -29,6 +34,7 @@ def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, 
             "sampling": {"temperature": "1.0", "maxTokens": 48},
             "decodes": decodes,
             "minEffectBasisPoints": 50,
+            "minDetectableEffectBasisPoints": 1000,
         },
         {
             "name": "regression",
@@ -52,9 +58,7 @@ def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, 
     spec = {
         "suites": suites,
         "round": {"alphaBasisPoints": 500, "maxTests": 10},
-        "guardAlphaBasisPoints": 100,
-        "behaviour": {"lengthRatioPercent": {"min": 70, "max": 135}},
-        "evidence": {"maxMissingBasisPoints": 100, "minClusters": 30},
+        **THRESHOLDS,
     }
     return GatePolicySpec.parse({**spec, **changes})
 
@@ -79,7 +83,10 @@ def row_of(
         scores=arms,
         tokens={arm: (lengths[arm],) * len(scores) for arm, scores in arms.items()},
         finishes={arm: ("stop",) * len(scores) for arm, scores in arms.items()},
-        texts={arm: (sha256(b"text"),) * len(scores) for arm, scores in arms.items()},
+        texts={arm: tuple(sha256(f"{item} {arm} {decode}".encode()) for decode in range(len(scores))) for arm, scores in arms.items()},
+        failures={arm: (None,) * len(scores) for arm, scores in arms.items()},
+        styles={arm: (PLAIN,) * len(scores) for arm, scores in arms.items()} if suite == "manners" else None,
+        likelihoods=(NEAR,) * len(candidate) if suite == "manners" else None,
     )
 
 
@@ -164,6 +171,7 @@ def report_of(ledger: Ledger, facts: Iterable[SuiteFact], **changes: Any) -> Evi
         "candidate_digest": ledger.candidate_digest,
         "incumbent_digest": ledger.incumbent_digest,
         "anchor_digest": ledger.anchor_digest,
+        "stage": "Full",
         "suites": tuple(facts),
         "pairs": FileFact(path="pairs.jsonl.gz", size=1, sha256=sha256(b"pairs")),
         "engine": "vllm 0.32.0",

@@ -67,6 +67,7 @@ from gatevalve.decide.view import (
     Settings,
     View,
 )
+from support.thresholds import THRESHOLDS
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEY_ID = "sha256:" + "c" * 64
@@ -105,6 +106,7 @@ def policy(max_tests: int = 10, min_effect: int = 50, margin: int = 2000) -> Gat
                     "sampling": {"temperature": "1.0", "maxTokens": 48},
                     "decodes": 2,
                     "minEffectBasisPoints": min_effect,
+                    "minDetectableEffectBasisPoints": 1000,
                 },
                 {
                     "name": "regression",
@@ -118,9 +120,7 @@ def policy(max_tests: int = 10, min_effect: int = 50, margin: int = 2000) -> Gat
                 },
             ],
             "round": {"alphaBasisPoints": 500, "maxTests": max_tests},
-            "guardAlphaBasisPoints": 100,
-            "behaviour": {"lengthRatioPercent": {"min": 70, "max": 135}},
-            "evidence": {"maxMissingBasisPoints": 100, "minClusters": 30},
+            **THRESHOLDS,
         }
     )
 
@@ -525,6 +525,7 @@ def report_of(task: EvaluateInput, rules: GatePolicySpec, pairs: FileFact) -> Ev
         candidate_digest=task.candidate_digest,
         incumbent_digest=task.incumbent_digest,
         anchor_digest=task.anchor_digest,
+        stage="Full",
         suites=suites,
         pairs=pairs,
         engine="sim",
@@ -556,6 +557,7 @@ def _row(suite: str, index: int, decodes: int, new: tuple[int, ...], old: tuple[
         tokens={"candidate": (10,) * decodes, "incumbent": (10,) * decodes, "anchor": (10,) * decodes},
         finishes={"candidate": ("stop",) * decodes, "incumbent": ("stop",) * decodes, "anchor": ("stop",) * decodes},
         texts={"candidate": texts, "incumbent": texts, "anchor": texts},
+        failures={"candidate": (None,) * decodes, "incumbent": (None,) * decodes, "anchor": (None,) * decodes},
     )
 
 

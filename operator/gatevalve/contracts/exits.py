@@ -24,4 +24,5 @@ class ExitCode(IntEnum):
     REPLAY_MISMATCH = (13, "Logged log-probabilities do not replay on the producing adapter: capture is broken, page someone.")
     OUT_OF_MEMORY = (14, "The step ran out of memory; it is tried once more with half the token budget.")
     BACKEND_UNAVAILABLE = (15, "An engine or another backend does not answer; the step is tried again after a pause.")
+    ITEM_SUPPLY = (16, "There are too few fresh items for a round; the candidate waits for more.")
     TERMINATED = (143, "The Pod was told to stop (SIGTERM); the step resumes in a new attempt.")

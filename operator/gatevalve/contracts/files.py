@@ -173,10 +173,39 @@ Arm = Literal["candidate", "incumbent", "anchor"]
 ARMS: tuple[Arm, ...] = ("candidate", "incumbent", "anchor")
 
 
+BASELINES: tuple[Arm, ...] = ("incumbent", "anchor")
+
+Failure = Literal["Engine", "Verifier"]
+"""Why a decode has no score: the engine gave no usable reply, or its verifier failed on it."""
+
+
+class Style(Contract):
+    """The form of one reply, measured on its text."""
+
+    repetition: StrictInt = Field(description="Share of the reply's four-grams of tokens that occurred before in it, in millionths.")
+    markup: bool = Field(description="It holds a heading, list, bold text, code fence, table or box.")
+    addresses_judge: bool = Field(description="It speaks to a judge or of scores, or hides characters.")
+    avoids: bool = Field(description="It refuses, is empty, or only asks back.")
+
+
+class Likelihood(Contract):
+    """Log-probabilities of one reply of the candidate under every arm's weights, in micronats; sums over its tokens, temperature 1.
+
+    `k3_*` sums r - 1 - ln r with r = p_baseline / p_candidate over the tokens (Schulman, "Approximating KL divergence", 2020).
+    """
+
+    candidate: StrictInt
+    incumbent: StrictInt
+    anchor: StrictInt
+    k3_incumbent: StrictInt
+    k3_anchor: StrictInt
+
+
 class PairRow(Contract):
     """One line of pairs.jsonl.gz: the answers of every arm to one item of one suite, one entry a decode.
 
-    Scores are integers in millionths (0..1_000_000); tokens are counts; a missing answer is null in all three lists.
+    Scores are integers in millionths (0..1_000_000); tokens are counts; a missing answer is null in all lists, with its failure.
+    Styles and likelihoods are measured on Behaviour suites only; the screen is asked of candidate and incumbent only.
     """
 
     suite: Name
@@ -186,10 +215,26 @@ class PairRow(Contract):
     tokens: dict[Arm, tuple[StrictInt | None, ...]]
     finishes: dict[Arm, tuple[ShortText | None, ...]]
     texts: dict[Arm, tuple[DigestField | None, ...]] = Field(description="sha256 of each reply's text.")
+    failures: dict[Arm, tuple[Failure | None, ...]] = Field(description="Why an answer is missing; null where it is there.")
+    styles: dict[Arm, tuple[Style | None, ...]] | None = None
+    likelihoods: tuple[Likelihood | None, ...] | None = Field(default=None, description="Of the candidate's replies.")
 
 
 SCORE_ONE = 1_000_000
 """The score of a right answer in PairRow."""
+
+
+class JudgeFact(Contract):
+    """How a judge did on pairs whose better reply is known."""
+
+    suite: Name
+    model: ShortText
+    canaries: int = Field(description="Pairs asked, each in both orders.")
+    right: int = Field(description="Pairs that came out right in both orders.")
+
+
+Stage = Literal["Screen", "Full"]
+"""How far a test was measured: a candidate that the screen found hopeless has rows of the screen only."""
 
 
 class EvidenceReport(Contract):
@@ -206,7 +251,9 @@ class EvidenceReport(Contract):
     candidate_digest: DigestField
     incumbent_digest: DigestField | None = None
     anchor_digest: DigestField | None = None
+    stage: Stage
     suites: tuple[SuiteFact, ...]
+    judges: tuple[JudgeFact, ...] = ()
     pairs: FileFact
     engine: ShortText = Field(description="Engine and version that answered.")
     arms: dict[Arm, ShortText] = Field(description="Model name asked for each arm.")

@@ -74,6 +74,16 @@ class PublishInput(JobInput):
     )
 
 
+class DrawInput(JobInput):
+    """`gatevalve-trainer draw`: draws a round's items and finds every task, before anything is trained or a test is paid."""
+
+    sealed: Uri = Field(description="fsspec URL of the sealed area, without the channel's prefix.")
+    round: int
+    policy: GatePolicySpec
+    policy_digest: DigestField
+    base: Base
+
+
 class EvaluateInput(JobInput):
     """`gatevalve-trainer evaluate`: asks the engine sidecar on 127.0.0.1."""
 
@@ -111,6 +121,13 @@ class AdapterResult(Contract):
     steps: Annotated[int, Field(ge=0, le=MOST)] = 0
 
 
+class RoundResult(Contract):
+    """Result of draw. Counts only: what was drawn is sealed."""
+
+    round: Annotated[int, Field(ge=1, le=MOST)]
+    items: Annotated[int, Field(ge=0, le=MOST)]
+
+
 class EvidenceResult(Contract):
     """Result of evaluate."""
 
@@ -128,4 +145,5 @@ class Termination(Contract):
     message: Message = ""
     snapshot: SnapshotResult | None = None
     adapter: AdapterResult | None = None
+    round: RoundResult | None = None
     evidence: EvidenceResult | None = None

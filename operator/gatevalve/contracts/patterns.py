@@ -11,6 +11,7 @@ TEMPERATURE = r"^[0-9]+(\.[0-9]+)?$"
 DURATION = r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
 TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"
 DIRECTORY = r"^(file://)?/.+$"
+HTTP_URL = r"^https?://[^ ]+$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 SENTENCES = {
@@ -23,6 +24,7 @@ SENTENCES = {
     DURATION: "must be whole hours, minutes and seconds without spaces, for example 24h, 90m or 1h30m; days are written in hours",
     TIMESTAMP: "must be RFC 3339 in UTC, for example 2026-01-01T09:00:00Z",
     DIRECTORY: "must be a directory as the Jobs' Pods see it: file:// and an absolute path, for example file:///gatevalve/data/inbox/a1",
+    HTTP_URL: "must be an http or https URL without spaces, for example https://judge.example/v1",
     VARIABLE: "must be a variable's name: letters, digits and underscores, no digit first",
 }
 """What each form asks for, in words: the rest of a sentence that starts with the field."""

@@ -57,7 +57,9 @@ SUITE: tuple[Line[Suite], ...] = (
     Line("items.generator", lambda suite: suite.items.generator),
     Line("items.uri", lambda suite: suite.items.uri),
     Line("items.digest", lambda suite: suite.items.digest),
+    Line("items.traffic.min", lambda suite: suite.items.traffic.min if suite.items.traffic else None, _more),
     Line("verifier", lambda suite: suite.verifier),
+    Line("judge", lambda suite: suite.judge),
     Line("sampling.temperature", lambda suite: suite.sampling.temperature),
     Line("sampling.maxTokens", lambda suite: suite.sampling.max_tokens),
     # With one decode losses are counted, with several means are taken: other statistics, not a stricter one.
@@ -65,6 +67,8 @@ SUITE: tuple[Line[Suite], ...] = (
     # The error rates hold for any number of items; fewer leave them to a rougher approximation and less of the population is seen.
     Line("items.count", lambda suite: suite.items.count, _more),
     Line("minEffectBasisPoints", lambda suite: suite.min_effect_basis_points, _more),
+    # A plan, not a bound: it moves the condition Underpowered and no verdict.
+    Line("minDetectableEffectBasisPoints", lambda suite: suite.min_detectable_effect_basis_points),
     Line("marginBasisPoints", lambda suite: suite.margin_basis_points, _less),
     Line("floorBasisPoints", lambda suite: suite.floor_basis_points, _more),
 )
@@ -77,6 +81,21 @@ POLICY: tuple[Line[GatePolicySpec], ...] = (
     Line("guardAlphaBasisPoints", lambda policy: policy.guard_alpha_basis_points, _less),
     Line("behaviour.lengthRatioPercent.min", lambda policy: policy.behaviour.length_ratio_percent.min, _more),
     Line("behaviour.lengthRatioPercent.max", lambda policy: policy.behaviour.length_ratio_percent.max, _less),
+    Line("behaviour.maxGainByLengthPercent", lambda policy: policy.behaviour.max_gain_by_length_percent, _less),
+    Line("behaviour.maxRepetitionBasisPoints", lambda policy: policy.behaviour.max_repetition_basis_points, _less),
+    Line("behaviour.maxTruncationBasisPoints", lambda policy: policy.behaviour.max_truncation_basis_points, _less),
+    Line("behaviour.minDiversityPercent", lambda policy: policy.behaviour.min_diversity_percent, _more),
+    Line("behaviour.maxKlMillinatsPerToken", lambda policy: policy.behaviour.max_kl_millinats_per_token, _less),
+    Line("behaviour.maxAnchorKlMillinatsPerToken", lambda policy: policy.behaviour.max_anchor_kl_millinats_per_token, _less),
+    Line("behaviour.maxFormatShiftBasisPoints", lambda policy: policy.behaviour.max_format_shift_basis_points, _less),
+    Line("behaviour.maxJudgeTextBasisPoints", lambda policy: policy.behaviour.max_judge_text_basis_points, _less),
+    Line("behaviour.maxAvoidanceBasisPoints", lambda policy: policy.behaviour.max_avoidance_basis_points, _less),
+    Line("behaviour.maxExcessNegativeFlipBasisPoints", lambda policy: policy.behaviour.max_excess_negative_flip_basis_points, _less),
+    # The screen can only refuse: with items it asks more than without, and a smaller p ends more candidates.
+    Line("futility.items", lambda policy: policy.futility.items),
+    Line("futility.alphaBasisPoints", lambda policy: policy.futility.alpha_basis_points, _less),
+    # 0 is never; otherwise fewer tests between two sentinels probe the gate more often.
+    Line("sentinels.everyCandidates", lambda policy: policy.sentinels.every_candidates or 1_000_000, _less),
     Line("evidence.maxMissingBasisPoints", lambda policy: policy.evidence.max_missing_basis_points, _less),
     Line("evidence.minClusters", lambda policy: policy.evidence.min_clusters, _more),
 )

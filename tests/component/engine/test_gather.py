@@ -384,6 +384,7 @@ def put_evidence(scene: Scene, entry: str = "support-000001") -> dict[str, str]:
         "channelUid": CHANNEL_UID,
         "candidateUid": "c-uid",
         "round": 1,
+        "stage": "Full",
         "policyDigest": DIGEST,
         "baseDigest": DIGEST,
         "candidateDigest": DIGEST,

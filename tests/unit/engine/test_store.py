@@ -223,6 +223,7 @@ def write_evidence(root: Path, pairs: bytes | None = None, size: int | None = No
         "policyDigest": DIGEST,
         "baseDigest": DIGEST,
         "candidateDigest": DIGEST,
+        "stage": "Full",
         "suites": [],
         "pairs": {"path": "pairs.jsonl.gz", "size": size or len(packed), "sha256": sha256(packed)},
         "engine": "vllm 0.32.0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.files import SCORE_ONE, Arm
+from gatevalve.contracts.files import SCORE_ONE, Arm, Failure
 from gatevalve.contracts.model import Contract, DigestField, Name, ShortText
 from gatevalve_trainer.evaluate.engine import Replies, Reply
 from gatevalve_trainer.evaluate.schedule import Question
@@ -23,6 +23,7 @@ class Answer(Contract):
     tokens: tuple[int | None, ...]
     finishes: tuple[ShortText | None, ...]
     texts: tuple[DigestField | None, ...]
+    failures: tuple[Failure | None, ...]
 
     @property
     def key(self) -> tuple[str, str, Arm]:
@@ -46,6 +47,7 @@ def answer_of(question: Question, replies: Replies, task: Task | None) -> Answer
         tokens=tuple(reply.tokens if reply else None for reply, _ in scored),
         finishes=tuple(reply.finish if reply else None for reply, _ in scored),
         texts=tuple(_text_digest(reply) for reply, _ in scored),
+        failures=tuple(_failure(before, after) for before, (after, _) in zip(replies, scored, strict=True)),
     )
 
 
@@ -54,6 +56,12 @@ def _scored(question: Question, reply: Reply | None, task: Task | None) -> tuple
         return reply, None
     score = checked_score(task, question.item, reply.text)
     return (None, None) if score is None else (reply, round(score * SCORE_ONE))
+
+
+def _failure(before: Reply | None, after: Reply | None) -> Failure | None:
+    if before is None:
+        return "Engine"
+    return "Verifier" if after is None else None
 
 
 def _text_digest(reply: Reply | None) -> str | None:

@@ -44,6 +44,7 @@ def _pair_row(suite: str, item: Item, given: Mapping[Arm, Answer]) -> PairRow:
         tokens={arm: answer.tokens for arm, answer in given.items()},
         finishes={arm: answer.finishes for arm, answer in given.items()},
         texts={arm: answer.texts for arm, answer in given.items()},
+        failures={arm: answer.failures for arm, answer in given.items()},
     )
 
 
@@ -123,6 +124,7 @@ def _report(job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: FileFact, 
         candidate_digest=job.candidate_digest,
         incumbent_digest=job.incumbent_digest,
         anchor_digest=job.anchor_digest,
+        stage="Full",
         suites=tuple(loaded.fact for loaded in suites),
         pairs=pairs,
         engine=engine,
