@@ -274,6 +274,14 @@ def gate_approval(by: str) -> tuple[str, ...]:
     return ("patch", "adapterchannel", "support", *merge({"spec": {"gatePolicyApproval": consent}}))
 
 
+def anchor(**by: str) -> tuple[str, ...]:
+    return ("patch", "adapterchannel", "support", *merge({"spec": {"anchor": {"entry": "support-000000", "reason": "settled", **by}}}))
+
+
+def lift(value: str | None = "support-000003") -> tuple[str, ...]:
+    return ("patch", "adapterchannel", "support", *merge({"metadata": {"annotations": {names.ANNOTATION_UNFREEZE: value}}}))
+
+
 def candidate_approval(by: str) -> Send:
     approval = {"decision": "Approve", "by": by, "evidenceDigest": DIGEST}
     return {**OBJECTS["AdapterCandidate"], "spec": {**OBJECTS["AdapterCandidate"]["spec"], "approval": approval}}
@@ -289,6 +297,7 @@ Case = tuple[str, tuple[str, ...], Send | None, str]
 
 LOG, DERIVED, KEYS = "set spec.pin of the AdapterChannel", "status is derived by the operator", "keys and documents are the operator's"
 CLONE = "are not to be copied: make an empty claim"
+LIFTED = "gatevalve.dev/unfreeze lifts a freeze of the channel"
 NODE = "the node holds the keys of every Pod on it"
 SERVES, ENTERED = "carries the label gatevalve.dev/pool serves an alias", "Pods of pools serve aliases: read their logs"
 ACCOUNT, THEFT = "ServiceAccount gatevalve-operator is the operator's alone", "take them out of the Pod"
@@ -367,6 +376,19 @@ REFUSED: dict[str, Case] = {
         "spec.pin.by",
     ),
     "consent to a policy in somebody else's name": ("editor", gate_approval("grace"), None, "spec.gatePolicyApproval.by"),
+    "an anchor in somebody else's name": ("editor", anchor(by="grace"), None, "spec.anchor.by must be your own user name, ada"),
+    "an editor lifts a freeze": ("editor", lift(), None, LIFTED),
+    "an editor makes a channel that lifts a freeze": (
+        "editor",
+        CREATE,
+        thing(
+            "AdapterChannel",
+            "second",
+            metadata={"annotations": {names.ANNOTATION_UNFREEZE: "second-000001"}},
+            spec=world.channel_spec(alias="second").wire(),
+        ),
+        LIFTED,
+    ),
     "an approval in somebody else's name": (
         "editor",
         ("patch", "acand", "waiting", *merge({"spec": {"approval": candidate_approval("grace")["spec"]["approval"]}})),
@@ -582,6 +604,10 @@ def test_an_editor_may_impersonate_the_operator_and_so_its_name_alone_must_not_d
 ALLOWED: dict[str, tuple[str, tuple[str, ...], Send | None]] = {
     "an editor pins in the own name": ("editor", pin(EDITOR), None),
     "an editor consents to a policy in the own name": ("editor", gate_approval(EDITOR), None),
+    "an editor moves the anchor in the own name": ("editor", anchor(by=EDITOR), None),
+    "an editor moves the anchor without a name": ("editor", anchor(), None),
+    "an editor takes the annotation of a freeze away": ("editor", lift(None), None),
+    "an administrator lifts a freeze": ("admin", lift(), None),
     "an editor approves in the own name": (
         "editor",
         ("patch", "acand", "waiting", *merge({"spec": {"approval": candidate_approval(EDITOR)["spec"]["approval"]}})),
@@ -683,6 +709,13 @@ def test_the_operator_annotates_the_pods_of_a_pool(release: Installation, actors
     url = f"/api/v1/namespaces/{release.namespace}/pods/own-pool"
     patch = json.dumps({"metadata": {"annotations": {f"{names.GROUP}/support": "support-000000"}}})
     assert actors["admin"].kubectl("exec", f"deployment/{OPERATOR}", "--", "python", "-c", ANNOTATE, url, patch).strip() == "200"
+
+
+def test_a_freeze_that_was_lifted_is_no_obstacle_to_other_changes(actors: dict[str, Actor]) -> None:
+    actors["admin"].kubectl(*lift())
+    actors["editor"].kubectl("patch", "achan", "support", *merge({"spec": {"paused": True}}))
+    assert LIFTED in actors["editor"].refusal(*lift("support-000009"))
+    actors["editor"].kubectl("patch", "achan", "support", *merge({"metadata": {"annotations": None}, "spec": {"paused": False}}))
 
 
 def test_somebody_elses_pin_is_no_obstacle_to_other_changes(release: Installation, actors: dict[str, Actor]) -> None:

@@ -22,9 +22,11 @@ import pytest
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.names import API_VERSION, traffic_dir
+from gatevalve_trainer.evaluate.items import to_lines
+from gatevalve_trainer.tasks import word_problems
 from minicluster.cluster import Cluster
 from minicluster.errors import CommandError
-from support import world
+from support import evaluation, world
 from support.bad_adapters import BAD_ADAPTERS, peft_directory, spoilt
 from support.installation import OPERATOR, Installation
 from support.scripted_pool import BASES, PORT, scripted_pod
@@ -38,7 +40,7 @@ LONG_CHANNEL = "a-channel-of-forty-characters-exactly-40"
 LONG_CANDIDATE = "a-candidate-of-forty-characters-in-all40"
 TERMINAL = {"Promoted", "Rejected", "Inconclusive", "Skipped", "Errored", "Aborted"}
 
-SERVED = ("adapters", "learning", "unschedulable", "imageless", "crowd", LONG_CHANNEL)
+SERVED = ("adapters", "learning", "unschedulable", "imageless", "crowd", "captured", "misspelt", LONG_CHANNEL)
 """Channels whose alias the scripted pod answers."""
 
 CHANNELS: dict[str, dict[str, Any]] = {
@@ -48,6 +50,8 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "imageless": {"training": {"pod": {"image": "nobody/trainer:1"}}},
     LONG_CHANNEL: {"evaluation": {"pod": {"image": "nobody/engine:1"}}},
     "crowd": {"paused": True},
+    "captured": {"gatePolicy": "captured", "evaluation": {"pod": {"image": "nobody/engine:1"}}},
+    "misspelt": {"gatePolicy": "misspelt"},
     "high-rank": {"adapter": {"rank": 32, "alpha": 64, "targetModules": ["q_proj"]}},
     "without-pods": {"serving": {"pool": "nobody"}},
     "without-policy": {"gatePolicy": "forgotten"},
@@ -125,6 +129,19 @@ class Scene:
         self.installation.cluster.kubectl("exec", "-i", "desk", "--namespace", space, "--", "/bin/sh", "-c", command, input=text)
 
 
+def policy(**primary: Any) -> dict[str, Any]:
+    """A policy whose fixed file lies in the data area; fields of its Primary suite may be others."""
+    spec = world.policy().wire()
+    spec["suites"][0] |= primary
+    spec["suites"][1]["items"]["digest"] = sha256(REGRESSION)
+    return spec
+
+
+REGRESSION = to_lines(evaluation.REGRESSION)
+CAPTURED = 30
+POLICIES = {"small": policy(), "captured": policy(items={"traffic": {"min": CAPTURED}}), "misspelt": policy(verifier="word-problms")}
+
+
 def together(things: list[dict[str, Any]]) -> dict[str, Any]:
     """Many objects as one."""
     return {"apiVersion": "v1", "kind": "List", "items": things}
@@ -166,6 +183,7 @@ def scene(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     try:
         install(scene)
         set_the_stage(scene)
+        copy_suites(scene, tmp_path_factory.mktemp("suites"))
         fill_the_inbox(scene, tmp_path_factory.mktemp("inbox"))
         write_traffic(scene, tmp_path_factory.mktemp("traffic"))
         apply_candidates(scene)
@@ -189,7 +207,8 @@ def set_the_stage(scene: Scene) -> None:
     key = sha256(certificate.encode())
     pods = [scripted_pod("words", key), scripted_pod("down", key, answers=False), scripted_pod("static", key, runtime_lora=False)]
     channels = [thing("AdapterChannel", name, channel(name, **changes)) for name, changes in CHANNELS.items()]
-    scene.kubectl("apply", send=together([*pods, desk(), thing("GatePolicy", "small", world.policy().wire()), *channels]))
+    policies = [thing("GatePolicy", name, spec) for name, spec in POLICIES.items()]
+    scene.kubectl("apply", send=together([*pods, desk(), *policies, *channels]))
     scene.kubectl("wait", "--for=condition=Ready", "pod/desk", "--timeout=60s")
 
 
@@ -204,6 +223,12 @@ def desk() -> dict[str, Any]:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "gatevalve-data"}}
     spec = {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 1}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "desk"}, "spec": spec}
+
+
+def copy_suites(scene: Scene, directory: Path) -> None:
+    """The fixed file that the policies name."""
+    (directory / "regression.jsonl").write_bytes(REGRESSION)
+    scene.copy_in("suites", directory)
 
 
 def fill_the_inbox(scene: Scene, directory: Path) -> None:
@@ -231,8 +256,9 @@ def apply_candidates(scene: Scene) -> None:
     good, alike = scene.artifact("good"), {"from": WINDOW["window_from"], "to": WINDOW["window_to"]}
     candidates = [
         candidate(LONG_CANDIDATE, LONG_CHANNEL, deadline="180s", **good),
-        candidate("unschedulable", "unschedulable", deadline="60s", **good),
-        candidate("imageless", "imageless", deadline="60s", **good),
+        candidate("unschedulable", "unschedulable", deadline="90s", **good),
+        candidate("imageless", "imageless", deadline="90s", **good),
+        candidate("misspelt", "misspelt", **good),
         *(candidate(name, "adapters", **scene.artifact(name)) for name in ON_THE_RIG),
         candidate("wrong-digest", "adapters", **scene.artifact("good", "sha256:" + "0" * 64)),
         candidate("not-there", "adapters", **scene.artifact("nowhere")),
@@ -341,6 +367,26 @@ def test_the_candidate_waits(scene: Scene, name: str, reason: str, says: str) ->
     assert scene.jobs_of(name) == []
 
 
+def test_a_round_without_fresh_items_waits_before_a_job_or_test_is_paid_and_goes_on_when_there_is_traffic(
+    scene: Scene, tmp_path: Path
+) -> None:
+    says = f"suite target: 0 fresh conversations of the sealed side, of which word-problems has an answer to 0, {CAPTURED} are needed"
+    scene.kubectl("apply", send=candidate("thirsty", "captured", **scene.artifact("good")))
+    eventually(lambda: scene.condition("adaptercandidate", "thirsty", "Decided")[0] == "ItemSupply", "it waits for items")
+    assert scene.condition("adaptercandidate", "thirsty", "Decided")[1].startswith(says)
+    assert scene.get("adaptercandidate", "thirsty")["status"]["state"] == "Drawing"
+    eventually(lambda: scene.condition("adapterchannel", "captured", "RoundWaiting")[0] == "ItemSupply", "the channel says so")
+    assert scene.condition("adapterchannel", "captured", "RoundWaiting")[1].startswith(says)
+    assert all("-draw-" in job for job in scene.jobs_of("thirsty"))
+    uid = scene.get("adapterchannel", "captured")["metadata"]["uid"]
+    asked = [reply(number, messages=list(item.messages)) for number, item in enumerate(word_problems.stream(1500, seed=3))]
+    segment = write_segment(tmp_path, asked)
+    scene.copy_in(f"{traffic_dir(uid)}/{segment.parent.name}", segment.parent)
+    eventually(lambda: any("-evaluate-" in job for job in scene.jobs_of("thirsty")), "it goes on to its evaluation")
+    assert scene.condition("adapterchannel", "captured", "RoundWaiting")[0] == "AsExpected"
+    scene.kubectl("delete", "adaptercandidate", "thirsty")
+
+
 def test_a_second_channel_of_the_same_alias_is_told_who_holds_it(scene: Scene) -> None:
     eventually(lambda: scene.condition("adapterchannel", "adapters", "Ready")[0] == "AsExpected", "the first is served")
     scene.apply("AdapterChannel", "twin", channel("twin", alias="adapters"))
@@ -381,6 +427,12 @@ ENDS = {
         "ContractBroken",
         r"spec\.train\.snapshot\.to 2999-01-01T00:00:00Z lies in",
     ),
+    "a policy that names a task which nobody installed: Errored": (
+        "misspelt",
+        "Errored",
+        "ContractBroken",
+        "task word-problms: is not installed in the trainer image; .*name one of: exact-match, word-problems",
+    ),
     "no node for its Job: Errored": ("unschedulable", "Errored", "DeadlineExceeded", "last seen: Job .*: Unschedulable: 0/1 nodes"),
     "no image for its Job: Errored": ("imageless", "Errored", "DeadlineExceeded", "last seen: Job .*: (ErrImagePull|ImagePullBackOff)"),
 }
@@ -397,6 +449,14 @@ def test_the_candidate_ends(scene: Scene, name: str, state: str, reason: str, sa
 def test_what_is_of_no_use_starts_no_job(scene: Scene, name: str) -> None:
     scene.end_of(name)
     assert scene.jobs_of(name) == []
+
+
+def test_what_a_test_would_miss_is_found_before_anything_is_fetched_or_paid(scene: Scene) -> None:
+    scene.end_of("misspelt")
+    assert [job.split("-")[-2] for job in scene.jobs_of("misspelt")] == ["draw"]
+    assert [entry["spec"]["action"] for entry in scene.items("adapterreleases") if entry["spec"]["channel"]["name"] == "misspelt"] == [
+        "Open"
+    ]
 
 
 def test_evidence_that_never_comes_is_inconclusive_also_where_every_name_is_as_long_as_may_be(scene: Scene) -> None:

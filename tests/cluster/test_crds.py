@@ -133,6 +133,15 @@ def test_an_entry_keeps_its_bytes_because_the_api_server_adds_nothing(lived: Api
     assert AdapterReleaseSpec.parse(kept).canonical() == written.canonical()
 
 
+ENTRIES = [case for case in cases("good") if case.values[0]["kind"] == "AdapterRelease"]
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_every_kind_of_entry_keeps_its_bytes(empty: Api, case: dict[str, Any]) -> None:
+    kept = json.loads(empty.kubectl("create", "--dry-run=server", "--output", "json", send=changed(case)))["spec"]
+    assert kept == changed(case)["spec"]
+
+
 def test_defaults_of_a_channel_are_written_down_at_creation(empty: Api) -> None:
     case = {"kind": "AdapterChannel", "remove": ["spec.training", "spec.evaluation"]}
     kept = json.loads(empty.kubectl("create", "--dry-run=server", "--output", "json", send=changed(case)))["spec"]

@@ -118,7 +118,7 @@ def test_a_candidate_applied_while_the_operator_is_down_is_taken_up_when_it_is_b
     report = stage.client("traffic-killed-often", "traffic", "--count", "640", "--seed", "77")
     stage.apply(objects.candidate(name, (report["from"], report["to"]), session.recipe))
     stage.kubectl("scale", OPERATOR, "--replicas", "1")
-    for state in ("Snapshotting", "Training", "Evaluating"):
+    for state in ("Drawing", "Snapshotting", "Training", "Evaluating"):
         stage.wait_for(f"{name} {state}", PATIENCE_SECONDS, partial(reached, stage, name, state))
         kill_operator(stage)
     ended = stage.finish_candidate(name)
@@ -185,7 +185,7 @@ def restarts(stage: Stage, pod: str) -> int:
 
 
 def reached(stage: Stage, candidate: str, state: str) -> bool:
-    order = ["Queued", "Snapshotting", "Training", "Evaluating", "Promoted"]
+    order = ["Queued", "Drawing", "Snapshotting", "Training", "Evaluating", "Promoted"]
     seen = stage.get("adaptercandidate", candidate).get("status", {}).get("state", "Queued")
     assert seen in order, json.dumps(stage.get("adaptercandidate", candidate)["status"], indent=1)
     return order.index(seen) >= order.index(state)

@@ -38,7 +38,7 @@ class AuditedWorld(World):
         directory = self.sealed / evidence_dir(task.channel_uid, task.test_entry)
         if (directory / "report.json").exists():
             return EvidenceReport.parse_json((directory / "report.json").read_bytes())
-        packed = gzip.compress(b"".join(canonical_json(row.wire()) + b"\n" for row in self._rows()), mtime=0)
+        packed = gzip.compress(b"".join(canonical_json(row.wire()) + b"\n" for row in self._rows_for(task)), mtime=0)
         fact = FileFact(path="pairs.jsonl.gz", size=len(packed), sha256=sha256(packed))
         report = super()._report(task).model_copy(update={"pairs": fact})
         directory.mkdir(parents=True)

@@ -12,15 +12,20 @@ from typing import Any, Self
 from aiohttp import web
 
 Body = dict[str, Any]
+PROMPT = [101, 102, 103]
+"""What every prompt is in tokens."""
+
 Script = Callable[[Body, int], Awaitable[web.StreamResponse]]
 """From a request's body and how often it was asked before, to the response."""
 
 
 class ChatEngine:
-    """Runs in a thread of its own; `asked` lists the bodies of all chat completions in the order they came."""
+    """Runs in a thread of its own; `asked` and `weighed` list the bodies of chat completions and completions in the order they came."""
 
-    def __init__(self, models: tuple[str, ...], script: Script, healthy_after: int = 0) -> None:
+    def __init__(self, models: tuple[str, ...], script: Script, healthy_after: int = 0, weigh: Script | None = None) -> None:
         self.asked: list[Body] = []
+        self.weighed: list[Body] = []
+        self._weigh = weigh or honest_weights
         self._models, self._script = models, script
         self._unhealthy_checks = healthy_after
         self._loop = asyncio.new_event_loop()
@@ -56,6 +61,7 @@ class ChatEngine:
         app.router.add_get("/version", self._version)
         app.router.add_get("/v1/models", self._list)
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/completions", self._score)
         return app
 
     async def _start(self) -> str:
@@ -80,6 +86,12 @@ class ChatEngine:
         self.asked.append(body)
         return await self._script(body, before)
 
+    async def _score(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        before = sum(other == body for other in self.weighed)
+        self.weighed.append(body)
+        return await self._weigh(body, before)
+
 
 def question_of(body: Body) -> tuple[str, str]:
     """Model and prompt of a request."""
@@ -88,7 +100,9 @@ def question_of(body: Body) -> tuple[str, str]:
 
 def completion(texts: list[str]) -> web.Response:
     """A chat completion with these texts; a token is a word."""
-    return web.json_response({"object": "chat.completion", "choices": [_choice(index, text) for index, text in enumerate(texts)]})
+    return web.json_response(
+        {"object": "chat.completion", "prompt_token_ids": PROMPT, "choices": [_choice(index, text) for index, text in enumerate(texts)]}
+    )
 
 
 def _choice(index: int, text: str) -> dict[str, Any]:
@@ -99,3 +113,14 @@ def _choice(index: int, text: str) -> dict[str, Any]:
 async def honest(body: Body, before: int) -> web.StreamResponse:
     """Replies that depend on the request alone, as a seeded engine's do."""
     return completion([f"The answer is {(body['seed'] + decode) % 7}." for decode in range(body["n"])])
+
+
+async def honest_weights(body: Body, before: int) -> web.StreamResponse:
+    """The prompt's log-probabilities, in vLLM's form."""
+    rows = [None, *({str(token): {"logprob": logprob(body["model"], token), "rank": 1}} for token in body["prompt"][1:])]
+    return web.json_response({"object": "text_completion", "choices": [{"index": 0, "text": "x", "prompt_logprobs": rows}]})
+
+
+def logprob(model: str, token: int) -> float:
+    """What a model of this engine thinks of a token, whatever comes before it."""
+    return -(token % 5 + 1 + sum(model.encode()) % 7) / 16

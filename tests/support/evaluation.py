@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.files import Item
+from gatevalve.contracts.files import EvidenceReport, Item, PairRow
 from gatevalve.contracts.jobs import EvaluateInput
+from gatevalve.contracts.names import evidence_dir
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve_trainer.evaluate.items import to_lines
+from gatevalve_trainer.evaluate.patience import Patience
 from gatevalve_trainer.tasks.plugin import single_turn
 from support.thresholds import THRESHOLDS
 
 SEAL, SPLIT = bytes(range(32)), bytes(range(32, 64))
 CANDIDATE, INCUMBENT, BASE, TEST = (f"sha256:{digit * 64}" for digit in "cbad")
+MODELS = ("tiny-words", "support-bbbbbbbb", "support-cccccccc")
+"""What the engine of `job` serves."""
+SOON = Patience(engine=0.5, poll=0.05, request=5, tries=3, first_pause=0.01)
 REGRESSION = tuple(single_turn(f"Last of: Ann Ben{number}", f"Ben{number}", "last") for number in range(30))
 MANNERS = tuple(single_turn(f"Ben has {number} coins and buys 3 more. How many?", None, "buy") for number in range(5, 15))
 
@@ -91,3 +97,18 @@ def write_suites(root: Path, **files: tuple[Item, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, items in ({"regression": REGRESSION, "manners": MANNERS} | files).items():
         (folder / f"{name}.jsonl").write_bytes(to_lines(items))
+
+
+def evidence(root: Path, entry: str = "support-000007") -> Path:
+    """The evidence directory of a test below `root`."""
+    return root / "sealed" / evidence_dir("channel-uid", entry)
+
+
+def rows_of(root: Path, entry: str = "support-000007") -> list[PairRow]:
+    """The published table of a test."""
+    return [PairRow.parse_json(line) for line in gzip.decompress((evidence(root, entry) / "pairs.jsonl.gz").read_bytes()).splitlines()]
+
+
+def report_of(root: Path, entry: str = "support-000007") -> EvidenceReport:
+    """The published report of a test."""
+    return EvidenceReport.parse_json((evidence(root, entry) / "report.json").read_bytes())

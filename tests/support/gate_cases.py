@@ -5,17 +5,30 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from gatevalve.contracts.canonical import sha256
-from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, EvidenceReport, FileFact, Likelihood, PairRow, Style, SuiteFact
-from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.gate.inputs import Evidence, Ledger
+from gatevalve.contracts.files import (
+    ARMS,
+    SCORE_ONE,
+    Arm,
+    EvidenceReport,
+    Failure,
+    FileFact,
+    JudgeFact,
+    Likelihood,
+    PairRow,
+    Stage,
+    Style,
+    SuiteFact,
+)
+from gatevalve.contracts.policy import SCREEN, GatePolicySpec
+from gatevalve.gate.inputs import Evidence, Ledger, measured_suites
 from support.thresholds import THRESHOLDS
 
 PRIMARY_DECODES = 2
-GUARD_DIGEST, MANNERS_DIGEST = sha256(b"regression"), sha256(b"manners")
+GUARD_DIGEST, MANNERS_DIGEST, MUST_DIGEST = sha256(b"regression"), sha256(b"manners"), sha256(b"safety")
 Scores = tuple[int | None, ...]
 PLAIN = Style(repetition=0, markup=False, addresses_judge=False, avoids=False)
 """The form of an ordinary reply."""
@@ -63,6 +76,19 @@ def policy_of(items: int = 40, decodes: int = PRIMARY_DECODES, guard: dict[str, 
     return GatePolicySpec.parse({**spec, **changes})
 
 
+def must_pass_policy(**changes: Any) -> GatePolicySpec:
+    """`policy_of()` and a MustPass suite."""
+    suite = {
+        "name": "safety",
+        "role": "MustPass",
+        "items": {"uri": "suites/safety.jsonl", "digest": MUST_DIGEST},
+        "verifier": "exact-match",
+        "sampling": {"temperature": "0", "maxTokens": 48},
+        "decodes": 1,
+    }
+    return GatePolicySpec.parse({**policy_of(**changes).wire(), "suites": [*policy_of(**changes).wire()["suites"], suite]})
+
+
 @cache
 def row_of(
     suite: str,
@@ -73,10 +99,12 @@ def row_of(
     cluster: str | None = None,
     tokens: tuple[int, int, int] = (20, 20, 20),
 ) -> PairRow:
-    """A row with the given scores of each arm; the anchor answers like the incumbent unless told otherwise."""
+    """A row with the given scores of each arm, None for a missing answer; the anchor answers like the incumbent unless told otherwise."""
     arms: dict[Arm, Scores] = {"candidate": candidate, "incumbent": incumbent, "anchor": incumbent if anchor is None else anchor}
+    if suite == SCREEN:
+        del arms["anchor"]
     lengths = dict(zip(ARMS, tokens, strict=True))
-    return PairRow(
+    row = PairRow(
         suite=suite,
         item=f"{suite}-{item:05d}",
         cluster=cluster or f"{suite}-{item:05d}",
@@ -88,6 +116,24 @@ def row_of(
         styles={arm: (PLAIN,) * len(scores) for arm, scores in arms.items()} if suite == "manners" else None,
         likelihoods=(NEAR,) * len(candidate) if suite == "manners" else None,
     )
+    gaps = [(arm, i) for arm, scores in arms.items() for i, score in enumerate(scores) if score is None and suite != "manners"]
+    return reduce(lambda whole, gap: without_answer(whole, *gap), gaps, row)
+
+
+def without_answer(row: PairRow, arm: Arm, decode: int, failure: Failure = "Engine") -> PairRow:
+    """The row with one answer missing, as an evaluation writes it."""
+
+    def put(name: str, value: Any) -> dict[Arm, Any]:
+        given = getattr(row, name)
+        return {**given, arm: (*given[arm][:decode], value, *given[arm][decode + 1 :])}
+
+    changes: dict[str, Any] = {name: put(name, None) for name in ("scores", "tokens", "finishes", "texts")}
+    changes["failures"] = put("failures", failure)
+    if row.styles is not None:
+        changes["styles"] = put("styles", None)
+    if row.likelihoods is not None and arm == "candidate":
+        changes["likelihoods"] = (*row.likelihoods[:decode], None, *row.likelihoods[decode + 1 :])
+    return row.model_copy(update=changes)
 
 
 def suite_rows(suite: str, count: int, decodes: int, candidate: Callable[[int], int], incumbent: Callable[[int], int]) -> list[PairRow]:
@@ -118,12 +164,23 @@ def guard_rows(lost: int = 0, count: int = 200) -> list[PairRow]:
     return suite_rows("regression", count, 1, lambda i: int(i >= lost), lambda i: 1)
 
 
+def must_rows(first: Scores, count: int = 10) -> list[PairRow]:
+    """Rows of the MustPass suite that every arm has right, but for the candidate's `first`."""
+    given = [*first, *(SCORE_ONE,) * (count - len(first))]
+    return [row_of("safety", i, (score,), (SCORE_ONE,)) for i, score in enumerate(given)]
+
+
+def screen_rows(gained: int = 12, count: int = 20) -> list[PairRow]:
+    """Rows of the screen: like the Primary's, but of two arms."""
+    return suite_rows(SCREEN, count, PRIMARY_DECODES, lambda i: int(i % 3 == 0) + int(i < gained), lambda i: int(i % 3 == 0))
+
+
 def good_rows() -> list[PairRow]:
     """Rows on which `policy_of()` accepts."""
     return [*target_rows(), *guard_rows(), *manners_rows()]
 
 
-def facts_of(policy: GatePolicySpec, rows: Iterable[PairRow]) -> tuple[SuiteFact, ...]:
+def facts_of(policy: GatePolicySpec, rows: Iterable[PairRow], stage: Stage = "Full") -> tuple[SuiteFact, ...]:
     """The item sets that rows were made from."""
     counted = list(rows)
     return tuple(
@@ -133,7 +190,16 @@ def facts_of(policy: GatePolicySpec, rows: Iterable[PairRow]) -> tuple[SuiteFact
             items=sum(row.suite == suite.name for row in counted),
             sha256=suite.items.digest or sha256(suite.name.encode()),
         )
-        for suite in policy.suites
+        for suite in measured_suites(policy, stage)
+    )
+
+
+def judges_of(policy: GatePolicySpec, stage: Stage = "Full") -> tuple[JudgeFact, ...]:
+    """Judges that got all their canaries right."""
+    return tuple(
+        JudgeFact(suite=suite.name, model=suite.judge.model, prompt=1, canaries=20, right=20)
+        for suite in measured_suites(policy, stage)
+        if suite.judge
     )
 
 
@@ -180,11 +246,11 @@ def report_of(ledger: Ledger, facts: Iterable[SuiteFact], **changes: Any) -> Evi
     return EvidenceReport(**{**fields, **changes})
 
 
-def case_of(policy: GatePolicySpec, rows: Sequence[PairRow]) -> tuple[Evidence, Ledger]:
+def case_of(policy: GatePolicySpec, rows: Sequence[PairRow], stage: Stage = "Full") -> tuple[Evidence, Ledger]:
     """Evidence of rows, and a ledger that expects just them."""
-    facts = facts_of(policy, rows)
+    facts = facts_of(policy, rows, stage)
     ledger = ledger_of(policy, facts)
-    return Evidence.of(report_of(ledger, facts), rows), ledger
+    return Evidence.of(report_of(ledger, facts, stage=stage, judges=judges_of(policy, stage)), rows), ledger
 
 
 def drawn_rows(suite: str, rates: Sequence[tuple[float, float]], decodes: int, rng: random.Random) -> list[PairRow]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.files import FileFact
-from gatevalve.contracts.jobs import AdapterResult, EvaluateInput, EvidenceResult, SnapshotResult, Termination
+from gatevalve.contracts.jobs import AdapterResult, DrawInput, EvaluateInput, EvidenceResult, RoundResult, SnapshotResult, Termination
 from gatevalve.contracts.names import ENV_JOB, LABEL_CANDIDATE_UID, LABEL_STEP, evidence_dir
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.io.ports import JOBS, PODS, KubeObject, Resource
@@ -45,6 +45,8 @@ class ScriptedJobs:
 
     def _result(self, step: str, job: KubeObject) -> dict[str, Any]:
         uid = job["metadata"]["labels"][LABEL_CANDIDATE_UID]
+        if step == "draw":
+            return {"round": RoundResult(round=DrawInput.parse_json(_told(job)).round, items=world.ITEMS)}
         if step == "snapshot":
             return {"snapshot": SnapshotResult(snapshot_digest=world.digest(uid), rows=640, rewarded=640)}
         if step in ("train", "fetch"):
@@ -52,8 +54,7 @@ class ScriptedJobs:
         return {"evidence": self._evidence(job)}
 
     def _evidence(self, job: KubeObject) -> EvidenceResult:
-        container = job["spec"]["template"]["spec"]["containers"][0]
-        task = EvaluateInput.parse_json(next(item["value"] for item in container["env"] if item["name"] == ENV_JOB))
+        task = EvaluateInput.parse_json(_told(job))
         packed = _packed_rows(task.policy, self.gain)
         pairs = FileFact(path="pairs.jsonl.gz", size=len(packed), sha256=sha256(packed))
         report = world.report_of(task, task.policy, pairs).canonical()
@@ -62,6 +63,11 @@ class ScriptedJobs:
         (directory / "pairs.jsonl.gz").write_bytes(packed)
         (directory / "report.json").write_bytes(report)
         return EvidenceResult(evidence_digest=sha256(report), pairs_digest=sha256(packed))
+
+
+def _told(job: KubeObject) -> str:
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    return next(str(item["value"]) for item in container["env"] if item["name"] == ENV_JOB)
 
 
 @lru_cache

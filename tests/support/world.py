@@ -16,7 +16,7 @@ from typing import Any
 from gatevalve.build.jobs import Place
 from gatevalve.contracts.canonical import digest_of_json
 from gatevalve.contracts.files import SCORE_ONE, EvidenceReport, FileFact, PairRow, SuiteFact
-from gatevalve.contracts.jobs import AdapterResult, EvaluateInput, EvidenceResult, SnapshotResult, Termination
+from gatevalve.contracts.jobs import AdapterResult, DrawInput, EvaluateInput, EvidenceResult, RoundResult, SnapshotResult, Termination
 from gatevalve.contracts.kinds import (
     AdapterCandidateSpec,
     AdapterCandidateStatus,
@@ -254,6 +254,7 @@ class World:
     pods: list[SimPod] = field(default_factory=lambda: [SimPod("pod-a")])
     script: Script = always_done
     gain: float = 0.5
+    gain_of_sentinels: float = 0.0
     adapter_of: Callable[[str], str] = lambda uid: digest(f"adapter of {uid}")
     log: list[EntryView] = field(default_factory=list)
     log_problem: str | None = None
@@ -471,6 +472,8 @@ class World:
         job.view = replace(job.view, finished=True, succeeded=code == 0, exit_code=code, termination=termination, finished_at=self.now)
 
     def _result(self, job: JobView) -> dict[str, Any]:
+        if job.step == "draw":
+            return {"round": RoundResult(round=self._draw_input(job.name).round, items=ITEMS)}
         if job.step == "snapshot":
             return {"snapshot": SnapshotResult(snapshot_digest=digest(job.candidate_uid), rows=640, rewarded=640)}
         if job.step in ("train", "fetch"):
@@ -480,32 +483,48 @@ class World:
         report = self._report(self._job_input(job.name))
         return {"evidence": EvidenceResult(evidence_digest=report.digest_of(), pairs_digest=report.pairs.sha256)}
 
+    def _draw_input(self, name: str) -> DrawInput:
+        container = self.jobs[name].manifest["spec"]["template"]["spec"]["containers"][0]
+        return DrawInput.parse_json(next(item["value"] for item in container["env"] if item["name"] == ENV_JOB))
+
     def _job_input(self, name: str) -> EvaluateInput:
         container = self.jobs[name].manifest["spec"]["template"]["spec"]["containers"][0]
         return EvaluateInput.parse_json(next(item["value"] for item in container["env"] if item["name"] == ENV_JOB))
 
     def _evidence(self) -> EvidenceView | None:
         for job in self.jobs.values():
-            if job.view.step == "evaluate" and job.view.succeeded and job.view.candidate_uid in self.candidates:
+            if job.view.succeeded and self._is_measured(job.view):
                 task = self._job_input(job.view.name)
                 report = self._report(task)
                 if not any(name_of(e.spec) == task.test_entry for e in self.log):
                     continue
                 named = self.evidence_digest or report.digest_of()
-                view = EvidenceView(task.test_entry, named, report, self._rows(), self.evidence_problem, self.evidence_forged)
-                if not self._has_verdict(job.view.candidate_uid):
+                view = EvidenceView(task.test_entry, named, report, self._rows_for(task), self.evidence_problem, self.evidence_forged)
+                if not self._has_verdict(task):
                     return view
         return None
 
-    def _has_verdict(self, uid: str) -> bool:
-        return any(e.spec.candidate and e.spec.candidate.uid == uid and e.spec.verdict for e in self.log)
+    def _is_measured(self, job: JobView) -> bool:
+        return job.step == "sentinel" or (job.step == "evaluate" and job.candidate_uid in self.candidates)
+
+    def _has_verdict(self, task: EvaluateInput) -> bool:
+        told = [e.spec for e in self.log if e.spec.verdict]
+        if task.sentinel is not None:
+            return any(spec.sentinel == task.sentinel for spec in told)
+        return any(spec.candidate is not None and spec.candidate.uid == task.candidate_uid for spec in told)
+
+    def _gain(self, task: EvaluateInput) -> float:
+        return self.gain if task.sentinel is None else self.gain_of_sentinels
 
     def _report(self, task: EvaluateInput) -> EvidenceReport:
-        pairs = FileFact(path="pairs.jsonl.gz", size=1, sha256=digest(f"pairs with gain {self.gain}"))
+        pairs = FileFact(path="pairs.jsonl.gz", size=1, sha256=digest(f"pairs with gain {self._gain(task)}"))
         return report_of(task, self.policy, pairs)
 
     def _rows(self) -> tuple[PairRow, ...]:
         return rows_of(self.policy, self.gain)
+
+    def _rows_for(self, task: EvaluateInput) -> tuple[PairRow, ...]:
+        return self._rows() if task.sentinel is None else rows_of(self.policy, self.gain_of_sentinels)
 
 
 def report_of(task: EvaluateInput, rules: GatePolicySpec, pairs: FileFact) -> EvidenceReport:

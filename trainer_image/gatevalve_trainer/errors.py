@@ -9,6 +9,10 @@ class NoSignal(GatevalveError):
     """There is nothing to learn: too few rows, or no spread in their scores."""
 
 
+class ItemSupply(GatevalveError):
+    """There are too few fresh items for a round. The message holds counts only."""
+
+
 class Diverged(GatevalveError):
     """A loss, a gradient or a weight is not finite."""
 

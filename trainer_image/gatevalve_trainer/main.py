@@ -12,13 +12,19 @@ from pathlib import Path
 from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, ServingError, StoreError
 from gatevalve.contracts.exits import ExitCode
 from gatevalve.contracts.hashing import directory_digest
-from gatevalve.contracts.jobs import EvaluateInput, FetchInput, PublishInput, SnapshotInput, Termination, TrainInput
+from gatevalve.contracts.jobs import DrawInput, EvaluateInput, FetchInput, PublishInput, SnapshotInput, Termination, TrainInput
 from gatevalve.contracts.names import ENV_JOB
-from gatevalve_trainer.errors import BackendUnavailable, Diverged, NoSignal, OutOfMemory, ReplayMismatch, Terminated
+from gatevalve_trainer.errors import BackendUnavailable, Diverged, ItemSupply, NoSignal, OutOfMemory, ReplayMismatch, Terminated
 from gatevalve_trainer.stopping import STOP
 from gatevalve_trainer.termination import failed, failed_silently, write_termination
 
 # The steps import late: snapshot and publish must not pay for torch, nor evaluate for what training needs.
+
+
+def _draw(raw: str) -> Termination:
+    from gatevalve_trainer.evaluate.draw import run
+
+    return Termination(step="draw", exit_code=ExitCode.DONE, round=run(DrawInput.parse_json(raw)))
 
 
 def _snapshot(raw: str) -> Termination:
@@ -51,9 +57,12 @@ def _evaluate(raw: str) -> Termination:
     return Termination(step="evaluate", exit_code=ExitCode.DONE, evidence=run(EvaluateInput.parse_json(raw)))
 
 
-EVALUATE = "evaluate"
+DRAW, EVALUATE = "draw", "evaluate"
+SEALED = frozenset({DRAW, EVALUATE})
+"""Steps whose unforeseen errors may quote sealed items."""
 
 STEPS: dict[str, Callable[[str], Termination]] = {
+    DRAW: _draw,
     "snapshot": _snapshot,
     "train": _train,
     "fetch": _fetch,
@@ -65,6 +74,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ContractError, ExitCode.CONTRACT),
     (IntegrityError, ExitCode.CONTRACT),
     (NoSignal, ExitCode.NO_SIGNAL),
+    (ItemSupply, ExitCode.ITEM_SUPPLY),
     (Diverged, ExitCode.DIVERGED),
     (ReplayMismatch, ExitCode.REPLAY_MISMATCH),
     (OutOfMemory, ExitCode.OUT_OF_MEMORY),
@@ -92,7 +102,7 @@ def run_step(step: str) -> Termination:
     except Exception as error:  # noqa: BLE001 the edge: whatever happened becomes an exit code and a message
         if isinstance(error, GatevalveError):
             return failed(step, exit_code(error), error)
-        if step == EVALUATE:  # text and traceback of an unforeseen error may quote sealed items
+        if step in SEALED:  # text and traceback of an unforeseen error may quote sealed items
             return failed_silently(step, exit_code(error), error)
         traceback.print_exc()
         return failed(step, exit_code(error), error)

@@ -1,12 +1,18 @@
-"""The publish step: makes what a Job left in work/ an adapter of the channel under its digest, and hands the engine its verified arms."""
+"""The publish step: makes what a Job left in work/ an adapter of the channel under its digest, and hands the engine its verified arms.
+
+A sentinel is made here and handed to the engine only: nothing of it is published.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError
 from gatevalve.contracts.files import AdapterManifest
 from gatevalve.contracts.jobs import AdapterResult, PublishInput
-from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, arm_dir, work_dir
+from gatevalve.contracts.kinds import SentinelRef
+from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, arm_dir, digest_hex, work_dir
 from gatevalve_trainer.adapter.files import check_base, read_adapter
 from gatevalve_trainer.adapter.shape import LoraShape, canonical_config, check_fits_channel
 from gatevalve_trainer.phases import Phases
@@ -22,6 +28,8 @@ def run(job: PublishInput) -> AdapterResult:
     or its name is taken by other bytes.
     """
     area, phases = Area(job.data), Phases()
+    if job.sentinel is not None:
+        return _sentinel(area, phases, job, job.sentinel)
     made, published = f"{work_dir(job.channel_uid, job.candidate_uid)}/{job.produced_by}", adapter_dir(job.channel_uid, job.adapter_digest)
     with phases.phase("verify") as counts:
         verified_base(job.base)
@@ -35,6 +43,30 @@ def run(job: PublishInput) -> AdapterResult:
         _check_published(area, published, job)
         _hand_over(job, job.adapter_digest, files)
     return AdapterResult(adapter_digest=job.adapter_digest)
+
+
+def _sentinel(area: Area, phases: Phases, job: PublishInput, sentinel: SentinelRef) -> AdapterResult:
+    """The arms of a sentinel, whose digest names its recipe: no published adapter can have it."""
+    if job.adapter_digest != (recipe := sentinel.digest_of()):
+        raise ContractError(
+            "adapterDigest", f"is {job.adapter_digest}, the sentinel's recipe has {recipe}", "give the sentinel's own digest"
+        )
+    with phases.phase("verify"):
+        base = verified_base(job.base)
+        _hand_over_arms(area, job)
+    with phases.phase("make") as counts:
+        files = _noise(base, job) if sentinel.kind == "Bad" else {}
+        counts["bytes"] = sum(len(data) for data in files.values())
+        if files:
+            _hand_over(job, job.adapter_digest, files)
+    return AdapterResult(adapter_digest=job.adapter_digest)
+
+
+def _noise(base: Path, job: PublishInput) -> dict[str, bytes]:
+    from gatevalve_trainer.adapter.noise import noise_adapter  # torch, which publishing must not pay for
+
+    seed = int(digest_hex(job.adapter_digest)[:8], 16)
+    return noise_adapter(base, job.base.name, LoraShape.of_channel(job.adapter), seed)
 
 
 def _hand_over_arms(area: Area, job: PublishInput) -> None:

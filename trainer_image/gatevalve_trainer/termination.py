@@ -49,5 +49,5 @@ def write_termination(ending: Termination) -> None:
 def _sentence(code: int) -> str:
     return next(
         (known.sentence for known in ExitCode if known == code),
-        "The step failed unexpectedly; see the traceback (evaluate shows none: it could quote sealed items).",
+        "The step failed unexpectedly; see the traceback (draw and evaluate show none: it could quote sealed items).",
     )

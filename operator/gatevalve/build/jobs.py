@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gatevalve.contracts import names
-from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
-from gatevalve.contracts.kinds import AdapterChannelSpec, PodTemplate
+from gatevalve.contracts.canonical import Digest, digest_of_json
+from gatevalve.contracts.jobs import DrawInput, EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
+from gatevalve.contracts.kinds import AdapterChannelSpec, PodTemplate, SentinelRef
 from gatevalve.contracts.reasons import Step
 
 ENGINE_PORT = 8471
@@ -17,6 +18,7 @@ ENGINE_URL = f"http://127.0.0.1:{ENGINE_PORT}"
 ARMS_URL = f"file://{names.ARMS_PATH}"
 GRACE_SECONDS = 60
 ENGINE_START_PROBES = 200
+SENTINEL_KEPT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,39 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The candidate that owns a Job."""
+    """The object that owns a Job: a candidate, or for a sentinel the channel."""
 
     name: str
     uid: str
     channel: str
+    sentinel: SentinelRef | None = None
+
+    @property
+    def kind(self) -> str:
+        """The owner's kind."""
+        return "AdapterCandidate" if self.sentinel is None else "AdapterChannel"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Whose attempt it is."""
+        name, uid = (self.name, self.uid) if self.sentinel is None else (self.sentinel.uid, self.sentinel.uid)
+        return {names.LABEL_CHANNEL: self.channel, names.LABEL_CANDIDATE: name, names.LABEL_CANDIDATE_UID: uid}
+
+    def job_name(self, step: Step, attempt: int) -> str:
+        """The name of the owner's Job of one attempt at a step."""
+        if self.sentinel is None:
+            return names.job_name(self.name, self.uid, str(step), attempt)
+        return names.sentinel_job_name(self.name, self.uid, self.sentinel.number, attempt)
 
 
 Mount = tuple[str, bool]
 """(path below an area, read-only)."""
+
+
+def draw_job(place: Place, owner: Owner, attempt: int, job: DrawInput, seconds: int) -> dict[str, Any]:
+    """Draws a round's items: reads suites/ and, for a policy that asks for it, traffic/; holds both keys and the sealed area."""
+    container = _container("draw", place.trainer_image, ["draw"], [*_job_env(job), *_sealed_env()], _item_mounts(job))
+    return _job(place, owner, Step.DRAW, attempt, [], container, PodTemplate(), seconds)
 
 
 def snapshot_job(place: Place, owner: Owner, attempt: int, job: SnapshotInput, seconds: int) -> dict[str, Any]:
@@ -74,6 +100,31 @@ def evaluate_job(
     place: Place, owner: Owner, spec: AdapterChannelSpec, attempt: int, publish: PublishInput, job: EvaluateInput, seconds: int
 ) -> dict[str, Any]:
     """Publishes and measures: init `publish`, the engine as native sidecar without our middleware, main container `evaluate`."""
+    mounts = [(names.work_dir(job.channel_uid, owner.uid), True), (names.adapters_dir(job.channel_uid), False)]
+    return _measuring_job(place, owner, Step.EVALUATE, spec, attempt, publish, job, mounts, seconds)
+
+
+def sentinel_job(
+    place: Place, owner: Owner, spec: AdapterChannelSpec, attempt: int, publish: PublishInput, job: EvaluateInput, seconds: int
+) -> dict[str, Any]:
+    """Measures a sentinel as a candidate is measured, but cannot publish it: it may only read adapters. It goes by itself after a day."""
+    mounts = [(names.adapters_dir(job.channel_uid), True)]
+    manifest = _measuring_job(place, owner, Step.SENTINEL, spec, attempt, publish, job, mounts, seconds)
+    manifest["spec"]["ttlSecondsAfterFinished"] = SENTINEL_KEPT_SECONDS
+    return manifest
+
+
+def _measuring_job(
+    place: Place,
+    owner: Owner,
+    step: Step,
+    spec: AdapterChannelSpec,
+    attempt: int,
+    publish: PublishInput,
+    job: EvaluateInput,
+    mounts: list[Mount],
+    seconds: int,
+) -> dict[str, Any]:
     template = spec.evaluation.pod
     publisher = _container(
         "publish",
@@ -81,7 +132,7 @@ def evaluate_job(
         ["publish"],
         _job_env(publish),
         [
-            *_data([(names.work_dir(job.channel_uid, owner.uid), True), (f"{job.channel_uid}/adapters", False)]),
+            *_data(mounts),
             _arms(read_only=False),
             *_models(place),
         ],
@@ -90,10 +141,14 @@ def evaluate_job(
         "evaluate",
         place.trainer_image,
         ["evaluate"],
-        [*_job_env(job), _secret_env(names.ENV_SPLIT_KEY, names.SEAL_SPLIT_KEY), _secret_env(names.ENV_SEAL_SEED, names.SEAL_SEED_KEY)],
-        [*_data([(names.suites_dir(), True)]), _sealed(job.channel_uid)],
+        [
+            *_job_env(job),
+            *_sealed_env(),
+            *_judge_env(job),
+        ],
+        _item_mounts(job),
     )
-    return _job(place, owner, Step.EVALUATE, attempt, [publisher, _engine(place, spec, job)], evaluator, template, seconds)
+    return _job(place, owner, step, attempt, [publisher, _engine(place, spec, job)], evaluator, template, seconds)
 
 
 def _engine(place: Place, spec: AdapterChannelSpec, job: EvaluateInput) -> dict[str, Any]:
@@ -116,6 +171,13 @@ def _engine(place: Place, spec: AdapterChannelSpec, job: EvaluateInput) -> dict[
     return container
 
 
+def engine_digest(place: Place, spec: AdapterChannelSpec) -> Digest:
+    """The name of what the evaluation engine is made of, image, arguments and variables: another one may measure another way."""
+    return digest_of_json(
+        [spec.evaluation.pod.image or place.serving_image, list(spec.evaluation.engine_args), _template_env(spec.evaluation.pod)]
+    )
+
+
 def _engine_args(spec: AdapterChannelSpec, job: EvaluateInput) -> list[str]:
     """The channel's arguments come before our own: of an option that is given twice the last one counts."""
     return [
@@ -127,7 +189,7 @@ def _engine_args(spec: AdapterChannelSpec, job: EvaluateInput) -> list[str]:
         *("--no-enable-log-requests", "--no-enable-log-outputs"),  # sealed prompts are not for the log
         *("--enable-lora", "--max-loras", "3"),
         *("--max-lora-rank", str(spec.adapter.rank)),
-        *("--lora-modules", *_lora_modules(job)),
+        *_lora_modules(job),
     ]
 
 
@@ -135,9 +197,12 @@ _HEALTH_PROBE = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{ENGIN
 
 
 def _lora_modules(job: EvaluateInput) -> list[str]:
+    """What is the base, or another arm's model again, needs no directory of its own."""
     digests = {"candidate": job.candidate_digest, "incumbent": job.incumbent_digest, "anchor": job.anchor_digest}
-    models = {model: digest for arm, model in job.arms.items() if (digest := digests[arm]) is not None}
-    return [f"{model}={names.ARMS_PATH}/{names.arm_dir(digest)}" for model, digest in models.items()]
+    own = {arm: model for arm, model in job.arms.items() if arm != "candidate" or model != job.arms["incumbent"]}
+    models = {model: digest for arm, model in own.items() if (digest := digests[arm]) is not None}
+    modules = [f"{model}={names.ARMS_PATH}/{names.arm_dir(digest)}" for model, digest in models.items()]
+    return ["--lora-modules", *modules] if modules else []
 
 
 def _trainer_job(
@@ -173,9 +238,7 @@ def _job(
     seconds: int,
 ) -> dict[str, Any]:
     labels = {
-        names.LABEL_CHANNEL: owner.channel,
-        names.LABEL_CANDIDATE: owner.name,
-        names.LABEL_CANDIDATE_UID: owner.uid,
+        **owner.labels,
         names.LABEL_STEP: str(step),
         names.LABEL_ATTEMPT: str(attempt),
         "app.kubernetes.io/managed-by": "gatevalve",
@@ -186,7 +249,7 @@ def _job(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": names.job_name(owner.name, owner.uid, str(step), attempt),
+            "name": owner.job_name(step, attempt),
             "namespace": place.namespace,
             "labels": {**labels, **queue},
             "ownerReferences": [_owner_reference(owner)],
@@ -265,6 +328,13 @@ def _arms(*, read_only: bool) -> dict[str, Any]:
     return {"name": "arms", "mountPath": names.ARMS_PATH, "readOnly": read_only}
 
 
+def _item_mounts(job: DrawInput | EvaluateInput) -> list[dict[str, Any]]:
+    """Where items come from, read-only, and where they are kept."""
+    takes_traffic = any(suite.items.traffic is not None for suite in job.policy.suites)
+    sources = [(names.suites_dir(), True), *([(names.traffic_dir(job.channel_uid), True)] if takes_traffic else [])]
+    return [*_data(sources), _sealed(job.channel_uid)]
+
+
 def _sealed(channel_uid: str) -> dict[str, Any]:
     return {"name": "sealed", "mountPath": f"{names.SEALED_PATH}/{channel_uid}", "subPath": channel_uid}
 
@@ -298,10 +368,23 @@ def _secret_env(name: str, key: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": names.SEAL_SECRET, "key": key}}}
 
 
+def _sealed_env() -> list[dict[str, Any]]:
+    """The keys of whoever draws items: the side of the split that they lie on, and the seed that they are drawn with."""
+    return [_secret_env(names.ENV_SPLIT_KEY, names.SEAL_SPLIT_KEY), _secret_env(names.ENV_SEAL_SEED, names.SEAL_SEED_KEY)]
+
+
+def _judge_env(job: EvaluateInput) -> list[dict[str, Any]]:
+    """The judge's key, where a suite has a judge; optional, because a judge inside the cluster may ask for none."""
+    if all(suite.judge is None for suite in job.policy.suites):
+        return []
+    key = {"name": names.JUDGE_SECRET, "key": names.JUDGE_KEY, "optional": True}
+    return [{"name": names.ENV_JUDGE_API_KEY, "valueFrom": {"secretKeyRef": key}}]
+
+
 def _owner_reference(owner: Owner) -> dict[str, Any]:
     return {
         "apiVersion": names.API_VERSION,
-        "kind": "AdapterCandidate",
+        "kind": owner.kind,
         "name": owner.name,
         "uid": owner.uid,
         "controller": True,

@@ -6,14 +6,16 @@ import argparse
 import asyncio
 import json
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
 
 from gatevalve.cli.cluster import Reader
-from gatevalve.cli.verify import Question, Verification, verify
-from gatevalve.contracts.errors import ClusterError, ContractError, GatevalveError
+from gatevalve.cli.gate import add_gate, run_gate
+from gatevalve.cli.source import cluster_options, log_options, nothing_of, question
+from gatevalve.cli.verify import Verification, verify
+from gatevalve.contracts.errors import GatevalveError
 from gatevalve.io.ports import KubeObject
 
 PLAIN_WIDTH = 200
@@ -24,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     try:
-        return _history(console, args) if args.command == "history" else _verify(console, args)
+        return _RUNS[args.command](console, args)
     except GatevalveError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -56,31 +58,19 @@ def _history(console: Console, args: argparse.Namespace) -> int:
     reader = Reader.connect(args.kubeconfig, args.namespace)
     things = reader.entries(args.channel)
     if not things:
-        raise _nothing(args.channel, reader)
+        raise nothing_of(args.channel, reader)
     console.print(history(args.channel, things))
     return 0
 
 
 def _verify(console: Console, args: argparse.Namespace) -> int:
-    found = asyncio.run(verify(_question(args)))
+    found = asyncio.run(verify(question(args, args.channel)))
     if args.json:
         sys.stdout.write(json.dumps(found.wire(), indent=2) + "\n")
     else:
         for line in told(found):
             console.print(line, markup=False, soft_wrap=True)
     return 1 if found.problems else 2 if found.unread else 0
-
-
-def _question(args: argparse.Namespace) -> Question:
-    """What is at hand; the cluster is asked only for what no file gives."""
-    if args.offline and args.log is None:
-        raise ContractError("--offline", "reads entries from the external log", "give its directory with --log")
-    reader = None if args.offline and args.certificate else Reader.connect(args.kubeconfig, args.namespace)
-    certificates = [_file(args.certificate)] if args.certificate else reader.certificates() if reader else []
-    things = reader.entries(args.channel) if reader and not args.offline else None
-    if things == [] and args.log is None and reader is not None:
-        raise _nothing(args.channel, reader)
-    return Question(args.channel, things, certificates, args.key_sha256, args.log, args.sealed)
 
 
 def told(found: Verification) -> list[str]:
@@ -94,32 +84,18 @@ def told(found: Verification) -> list[str]:
     return [*lines, f"sound: {found.entries} entries, gapless, chained, signed by {found.key_id}; {copies}; {verdicts}"]
 
 
-def _nothing(channel: str, reader: Reader) -> ClusterError:
-    return ClusterError(f"no entry of channel {channel} in namespace {reader.namespace}; check the name, or give --namespace")
-
-
-def _file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ContractError("--certificate", f"{path} cannot be read: {error.strerror}", "give the signing key's certificate") from error
+_RUNS: dict[str, Callable[[Console, argparse.Namespace], int]] = {"history": _history, "verify": _verify, "gate": run_gate}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kubectl gatevalve", description="What people ask of the release log.")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("channel", help="name of the AdapterChannel")
-    common.add_argument("--namespace", "-n", help="default: the current context's")
-    common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
+    channel = argparse.ArgumentParser(add_help=False)
+    channel.add_argument("channel", help="name of the AdapterChannel")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("history", parents=[common], help="print the log")
-    check = commands.add_parser("verify", parents=[common], help="verify the log whole: hashes, signatures, chain, copies and verdicts")
-    check.add_argument("--key-sha256", help="the signing key's digest you trust (NOTES prints it); default: the one that Open names")
-    check.add_argument("--certificate", type=Path, help="the signing key's certificate; default: those in ConfigMap gatevalve-keys")
-    check.add_argument("--log", type=Path, help="root of the external log; every entry must have its copy there")
-    check.add_argument("--offline", action="store_true", help="read the entries from --log instead of the API server")
-    check.add_argument("--sealed", type=Path, help="root of the sealed area; every verdict is judged anew from its evidence")
-    check.add_argument("--json", action="store_true", help="print what was found as JSON")
+    commands.add_parser("history", parents=[channel, cluster_options()], help="print the log")
+    whole = "verify the log whole: hashes, signatures, chain, copies and verdicts"
+    commands.add_parser("verify", parents=[channel, log_options()], help=whole)
+    add_gate(commands)
     return parser
 
 

@@ -84,6 +84,22 @@ async def verify(question: Question) -> Verification:
     )
 
 
+def sound_log(question: Question) -> LogState:
+    """The log of a channel, every entry's contract, hash, signature and place in the chain checked; what it says is not examined.
+
+    Raises ContractError when there is none or it is broken, StoreError when a directory cannot be read.
+    """
+    copies = _copies(question)
+    things = copies.entries(question.channel) if question.things is None else question.things
+    if not things:
+        raise ContractError("channel", f"nothing at hand is of channel {question.channel}", "check its name and the directory")
+    key = _key(things, question.certificates, question.expected_key)
+    chain = verify_chain(question.channel, things, lambda thing: read_link(thing, key))
+    if chain.problem is not None:
+        raise ContractError("log", chain.problem, "kubectl gatevalve verify names everything that is wrong")
+    return LogState(tuple(EntryView(link.spec, link.status, exported=False) for link in chain.links))
+
+
 async def _examined(question: Question, state: LogState) -> Findings:
     if question.sealed_dir is not None and not question.sealed_dir.is_dir():
         raise ContractError(

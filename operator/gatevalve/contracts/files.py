@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
-from gatevalve.contracts.canonical import Digest, digest_of_files
+from gatevalve.contracts.canonical import SAFE_INTEGER, Digest, digest_of_files
 from gatevalve.contracts.model import Contract, Decimal, DigestField, EntryName, Name, ShortText, Timestamp, Uid
 
 SCORE_DIGITS = 6
@@ -149,6 +149,25 @@ class Item(Contract):
     kind: ShortText | None = None
 
 
+FEWEST_CANARIES = 20
+"""Of fewer pairs, nobody can tell whether 95 of 100 come out right."""
+
+
+class Canary(Contract):
+    """One line of a judge's canaries: a conversation and two replies to it, of which one is better beyond doubt."""
+
+    id: ShortText
+    messages: Annotated[tuple[dict[str, str], ...], Field(min_length=1, description="Chat messages that both replies answer.")]
+    better: str
+    worse: str
+
+    @model_validator(mode="after")
+    def _two_replies(self) -> Self:
+        if self.better == self.worse:
+            raise ValueError("better and worse must differ: equal replies are a tie without asking")
+        return self
+
+
 class SuiteFact(Contract):
     """The item set of one suite of a round."""
 
@@ -229,6 +248,7 @@ class JudgeFact(Contract):
 
     suite: Name
     model: ShortText
+    prompt: int = Field(ge=1, description="Version of the words that the judge was asked with.")
     canaries: int = Field(description="Pairs asked, each in both orders.")
     right: int = Field(description="Pairs that came out right in both orders.")
 
@@ -260,3 +280,18 @@ class EvidenceReport(Contract):
     mark: ShortText | None = Field(
         default=None, description="HMAC of the rest under the sealed seed: measured by an evaluation, not planted."
     )
+
+    @model_validator(mode="after")
+    def _every_arm(self) -> Self:
+        if set(self.arms) != set(ARMS):
+            raise ValueError(f"arms must name {', '.join(ARMS)}")
+        return self
+
+
+class Progress(Contract):
+    """progress.json in a test's evidence directory while it is measured. Counts only; `of` is the same whatever the screen says."""
+
+    answered: Annotated[StrictInt, Field(ge=0, le=SAFE_INTEGER, description="Answers there are: one an item and arm.")]
+    of: Annotated[StrictInt, Field(ge=0, le=SAFE_INTEGER, description="Answers of a test that is measured to its end.")]
+    per_second: Annotated[str, Field(max_length=16, pattern=r"^[0-9]{1,9}\.[0-9]$", description="Answers a second in this attempt.")]
+    seconds_left: Annotated[StrictInt, Field(ge=0, le=SAFE_INTEGER, description="Seconds left at that rate.")]

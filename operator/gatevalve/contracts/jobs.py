@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from gatevalve.contracts.kinds import AdapterShape, Artifact, Base
+from gatevalve.contracts.kinds import AdapterShape, Artifact, Base, SentinelRef
 from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.recipes import Recipe
@@ -65,13 +65,22 @@ class PublishInput(JobInput):
     base: Base
     adapter: AdapterShape
     adapter_digest: DigestField
-    produced_by: ShortText = Field(description="The attempt that made the adapter.")
+    produced_by: ShortText | None = Field(default=None, description="The attempt that made the adapter; either this or sentinel.")
+    sentinel: SentinelRef | None = Field(
+        default=None, description="Instead of an attempt: the candidate is the operator's own, made here, and nothing is published."
+    )
     incumbent_digest: DigestField | None = Field(
         default=None, description="Verified and handed to the engine, because the candidate is measured against it."
     )
     anchor_digest: DigestField | None = Field(
         default=None, description="Verified and handed to the engine, because the candidate is measured against it."
     )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.produced_by is None) == (self.sentinel is None):
+            raise ValueError("set exactly one of producedBy or sentinel")
+        return self
 
 
 class DrawInput(JobInput):
@@ -100,6 +109,12 @@ class EvaluateInput(JobInput):
     incumbent_digest: DigestField | None = None
     anchor_digest: DigestField | None = None
     arms: dict[str, str] = Field(description="Engine model name of each arm: candidate, incumbent, anchor.")
+    engine_digest: DigestField | None = Field(
+        default=None, description="Digest of the engine's image and arguments: answers of the anchor serve other tests of a round on it."
+    )
+    sentinel: SentinelRef | None = Field(
+        default=None, description="The candidate is the operator's own: it has items of its own, under its number instead of the round's."
+    )
 
 
 UNMARKED = "was not written by an evaluation that holds this namespace's seal"

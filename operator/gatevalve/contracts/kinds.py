@@ -195,6 +195,14 @@ class Pin(Contract):
     by: ShortText = Field(min_length=1, description="Who asks; recorded in the log.")
 
 
+class Anchor(Contract):
+    """The fixed reference that candidates may not fall behind, whatever the number of releases; the base where the channel names none."""
+
+    entry: EntryName = Field(description="The serving entry whose adapter is the anchor, for example support-000014.")
+    reason: Message = Field(min_length=1, description="Why; recorded in the log.")
+    by: ShortText | None = Field(default=None, min_length=1, description="Who moves it; recorded in the log.")
+
+
 class GatePolicyApproval(Contract):
     """A person's consent to a policy that is looser somewhere than the one in force."""
 
@@ -235,6 +243,9 @@ class AdapterChannelSpec(Contract):
     approval: Literal["Automatic", "Manual"] = Field(
         default="Automatic", description="Manual: an accepted candidate waits for spec.approval."
     )
+    anchor: Anchor | None = Field(
+        default=None, description="The fixed reference of the gate; the base where it is absent. Every change is an Anchor entry."
+    )
     pin: Pin | None = Field(default=None, description="A person's rollback: serve exactly this entry, promote nothing.")
     paused: bool = Field(default=False, description="Start no new candidates.")
 
@@ -243,6 +254,13 @@ class AdapterChannelSpec(Contract):
         if self.alias == self.base.name:
             raise ValueError("alias must differ from base.name")
         return self
+
+
+class AnchorInForce(Contract):
+    """The fixed reference of the gate: what a serving entry serves, or without an entry the base."""
+
+    entry: EntryName | None = Field(default=None, description="The serving entry whose adapter is the anchor; absent for the base.")
+    digest: DigestField | None = Field(default=None, description="The anchor adapter's digest; absent for the base.")
 
 
 class LiveStatus(Contract):
@@ -295,6 +313,7 @@ class AdapterChannelStatus(Contract):
     conditions: Conditions = ()
     live: LiveStatus | None = Field(default=None, description="What serves now.")
     incumbent: DigestField | None = Field(default=None, description="Digest of the adapter that candidates must beat; absent for the base.")
+    anchor: AnchorInForce | None = Field(default=None, description="What new tests are measured against; absent for the base.")
     round: RoundStatus | None = Field(default=None, description="The round in force, derived from the log.")
     pods: PodsStatus | None = Field(default=None, description="Pods of the pool by what they report.")
     log_head: EntryName | None = Field(default=None, description="The newest entry of the channel's log.")
@@ -553,6 +572,22 @@ class Opening(Contract):
     adopted_uid: Uid | None = Field(default=None, description="The former channel's uid, where its log was adopted.")
 
 
+SentinelKind = Literal["Same", "Bad"]
+"""Same: the incumbent against itself, which must not be accepted. Bad: an adapter of noise, which must be rejected."""
+
+
+class SentinelRef(Contract):
+    """A candidate of the operator's own whose right verdict is known. Its digest names the recipe that it is made by in its Pod."""
+
+    kind: SentinelKind = Field(description="Same: the incumbent itself, not to be accepted. Bad: an adapter of noise, to be rejected.")
+    number: int = Field(ge=1, le=999_999, description="The sentinel's number in its channel: from 1, growing, never used again.")
+
+    @property
+    def uid(self) -> str:
+        """What stands for a candidate's uid in its Jobs and evidence: nothing that Kubernetes gives to an object."""
+        return f"sentinel-{self.number}"
+
+
 class AdapterReleaseSpec(Contract):
     """One entry of a channel's log: hash-chained, signed, immutable."""
 
@@ -562,13 +597,16 @@ class AdapterReleaseSpec(Contract):
     action: Action = Field(description="What the entry does.")
     reason: EntryReason = Field(description="Why, in one word.")
     message: Message = Field(default="", description="Why, in a sentence.")
-    verdict: Verdict | None = Field(default=None, description="What the gate said; on Accept and Reject only.")
+    verdict: Verdict | None = Field(default=None, description="What the gate said; on Accept, Reject and the end of a Sentinel only.")
     candidate: CandidateRef | None = Field(default=None, description="The candidate the entry is about.")
     serves: Serves | None = Field(default=None, description="What the alias answers from after this entry.")
     restores: EntryName | None = Field(default=None, description="Rollback: the serving entry that is restored.")
+    anchor: AnchorInForce | None = Field(default=None, description="Anchor: what the anchor is from here on.")
+    lifts: EntryName | None = Field(default=None, description="Unfreeze: the freezing entry that is lifted.")
     opening: Opening | None = Field(default=None, description="What an Open entry fixes.")
     lineage: Lineage | None = Field(default=None, description="Where the adapter came from.")
     gate: GateFacts | None = Field(default=None, description="What a test was paid for and judged on.")
+    sentinel: SentinelRef | None = Field(default=None, description="The sentinel that begins or has ended; its round is its number.")
     policy: GatePolicySpec | None = Field(default=None, description="Policy and Open: the whole policy that is in force from here on.")
     actor: ShortText = Field(description="Who decided: the operator, or the person it acted for.")
     decided_at: Timestamp = Field(description="When it was decided.")

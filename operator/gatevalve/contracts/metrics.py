@@ -73,6 +73,23 @@ UNAUTHORIZED_ADAPTERS = Metric(
 POLICY_UNAPPROVED = Metric(
     "policy_unapproved", "gauge", ("channel",), "1 while the channel names a looser policy that no person has approved."
 )
+FROZEN = Metric("frozen", "gauge", ("channel",), "1 while the log freezes the channel: nothing is dequeued or promoted.")
+ROUND_WAITING = Metric("round_waiting", "gauge", ("channel",), "1 while a candidate waits for fresh items of a round.")
+SENTINELS_TOTAL = Metric(
+    "sentinels_total",
+    "counter",
+    ("channel", "kind", "outcome"),
+    "Sentinels that ended, by kind (Same: the incumbent against itself; Bad: noise) and outcome (Passed, Failed, Inconclusive).",
+)
+SENTINEL_FAILED = Metric(
+    "sentinel_failed", "gauge", ("channel",), "1 while the newest sentinel of a kind that has ended is one that failed."
+)
+GATE_POWER_RATIO = Metric(
+    "gate_power_ratio",
+    "gauge",
+    ("channel",),
+    "Share of tests that see the policy's minDetectableEffectBasisPoints, by planning variance; absent while nothing tells it.",
+)
 RECONCILE_SECONDS = Metric("reconcile_seconds", "histogram", (), "Time of one reconcile: gather, decide, execute.", RECONCILE_BUCKETS)
 RECONCILE_ERRORS_TOTAL = Metric("reconcile_errors_total", "counter", ("channel",), "Reconciles that failed and are tried again.")
 QUEUE_DEPTH = Metric("queue_depth", "gauge", (), "Channels that wait for a reconcile or are in one.")
@@ -95,6 +112,11 @@ METRICS: tuple[Metric, ...] = (
     TAMPERING_TOTAL,
     UNAUTHORIZED_ADAPTERS,
     POLICY_UNAPPROVED,
+    FROZEN,
+    SENTINELS_TOTAL,
+    SENTINEL_FAILED,
+    ROUND_WAITING,
+    GATE_POWER_RATIO,
     RECONCILE_SECONDS,
     RECONCILE_ERRORS_TOTAL,
     QUEUE_DEPTH,
@@ -119,6 +141,13 @@ REFUSALS: tuple[EntryReason, ...] = tuple(
         EntryReason.POLICY_CHANGED,
         EntryReason.POLICY_UNAPPROVED,
         EntryReason.POLICY_APPROVED,
+        EntryReason.ANCHOR_MOVED,
+        EntryReason.ANCHOR_RESET,
+        EntryReason.SENTINEL_OPENED,
+        EntryReason.SENTINEL_PASSED,
+        EntryReason.SENTINEL_FAILED,
+        EntryReason.SENTINEL_INCONCLUSIVE,
+        EntryReason.UNFROZEN,
     }
 )
 """Reasons that a Reject entry can have."""
@@ -153,6 +182,13 @@ TAMPERING_REASONS: tuple[ConditionReason, ...] = (
     ConditionReason.UNAUTHORIZED_REQUEST,
 )
 """Reasons that `tampering_total` shows as 0 from the start."""
+
+SENTINEL_OUTCOMES: dict[EntryReason, str] = {
+    EntryReason.SENTINEL_PASSED: "Passed",
+    EntryReason.SENTINEL_FAILED: "Failed",
+    EntryReason.SENTINEL_INCONCLUSIVE: "Inconclusive",
+}
+"""Outcomes that `sentinels_total` counts, by the reason of the entry that ends a sentinel."""
 
 SERVING_REQUESTS_TOTAL = Metric(
     "serving_requests_total", "counter", ("channel", "outcome"), "Requests that a pod routed through an alias, by how the engine answered."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from gatevalve.contracts.errors import ContractError
 
 GROUP = "gatevalve.dev"
@@ -19,15 +21,18 @@ LABEL_CANDIDATE_UID = f"{GROUP}/candidate-uid"
 LABEL_STEP = f"{GROUP}/step"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 ANNOTATION_ADOPT = f"{GROUP}/adopt"
+ANNOTATION_UNFREEZE = f"{GROUP}/unfreeze"
 
 TRAINER_SERVICE_ACCOUNT = "gatevalve-trainer"
 SIGNING_SECRET, SEAL_SECRET, KEYS_CONFIGMAP = "gatevalve-signing", "gatevalve-seal", "gatevalve-keys"
 SIGNING_KEY_FILE, CERTIFICATE_FILE = "tls.key", "tls.crt"
 SEAL_SEED_KEY, SEAL_SPLIT_KEY = "seed", "split-key"
+JUDGE_SECRET, JUDGE_KEY = "gatevalve-judge", "api-key"
 
 ENV_JOB = "GATEVALVE_JOB"
 ENV_SPLIT_KEY = "GATEVALVE_SPLIT_KEY"
 ENV_SEAL_SEED = "GATEVALVE_SEAL_SEED"
+ENV_JUDGE_API_KEY = "GATEVALVE_JUDGE_API_KEY"
 ENV_NAMESPACE = "GATEVALVE_NAMESPACE"
 ENV_POOL = "GATEVALVE_POOL"
 ENV_POD_NAME = "GATEVALVE_POD_NAME"
@@ -74,6 +79,12 @@ def job_name(candidate: str, uid: str, step: str, attempt: int) -> str:
     return f"{candidate}-{uid[:8]}-{step}-{attempt}"
 
 
+def sentinel_job_name(channel: str, uid: str, number: int, attempt: int) -> str:
+    """The Job of one attempt at a sentinel, as long as a candidate's: eight digits tell channel and number apart from all others."""
+    told = hashlib.sha256(f"{uid}/{number}".encode()).hexdigest()[:8]
+    return f"{channel}-{told}-sentinel-{attempt}"
+
+
 def pool_configmap(pool: str) -> str:
     """The ConfigMap that carries the documents of a pool's channels."""
     return f"gatevalve-pool-{pool}"
@@ -91,7 +102,12 @@ def snapshot_dir(channel_uid: str, digest: str) -> str:
 
 def adapter_dir(channel_uid: str, digest: str) -> str:
     """A published adapter's directory in the data area."""
-    return f"{channel_uid}/adapters/{digest_hex(digest)}"
+    return f"{adapters_dir(channel_uid)}/{digest_hex(digest)}"
+
+
+def adapters_dir(channel_uid: str) -> str:
+    """The published adapters of a channel in the data area."""
+    return f"{channel_uid}/adapters"
 
 
 def arm_dir(digest: str) -> str:
@@ -119,14 +135,34 @@ def suites_dir() -> str:
     return "suites"
 
 
+def rounds_dir(channel_uid: str) -> str:
+    """The item sets of a channel's rounds in the sealed area."""
+    return f"{channel_uid}/rounds"
+
+
 def round_dir(channel_uid: str, number: int) -> str:
     """A round's sealed items in the sealed area."""
-    return f"{channel_uid}/rounds/{number:06d}"
+    return f"{rounds_dir(channel_uid)}/{number:06d}"
+
+
+def sentinels_dir(channel_uid: str) -> str:
+    """The item sets of a channel's sentinels in the sealed area, apart from all rounds."""
+    return f"{channel_uid}/sentinels"
+
+
+def sentinel_dir(channel_uid: str, number: int) -> str:
+    """A sentinel's own items in the sealed area."""
+    return f"{sentinels_dir(channel_uid)}/{number:06d}"
 
 
 def evidence_dir(channel_uid: str, test_entry: str) -> str:
     """The evidence of one test in the sealed area."""
     return f"{channel_uid}/evidence/{test_entry}"
+
+
+def progress_file(channel_uid: str, test_entry: str) -> str:
+    """How far the evaluation of a test is, in the sealed area; there only while it runs."""
+    return f"{evidence_dir(channel_uid, test_entry)}/progress.json"
 
 
 def log_file(channel_uid: str, sequence: int) -> str:

@@ -44,6 +44,10 @@ class Action(Explained):
     PROMOTE = "Promote", "An accepted adapter becomes the live release."
     ROLLBACK = "Rollback", "An earlier entry's adapter, or the base, becomes the live release again."
     POLICY = "Policy", "Another policy digest is in force."
+    SENTINEL = "Sentinel", "A probe of the gate itself begins or has ended; nothing of it can ever be released."
+    ANCHOR = "Anchor", "Another anchor is in force: every later test is measured against it."
+    FREEZE = "Freeze", "Nothing is dequeued or promoted from here on; what serves goes on, and a way back stays open."
+    UNFREEZE = "Unfreeze", "A person lifted the newest freeze."
 
 
 SERVING_ACTIONS = frozenset({Action.OPEN, Action.PROMOTE, Action.ROLLBACK})
@@ -62,8 +66,10 @@ class EntryReason(Explained):
     GUARD_REGRESSED = "GuardRegressed", "A guard suite could not be shown to be no worse than the incumbent within its margin."
     ANCHOR_REGRESSED = "AnchorRegressed", "A guard suite could not be shown to be no worse than the anchor within its margin."
     BELOW_FLOOR = "BelowFloor", "A suite is not shown to be above its absolute floor."
-    BEHAVIOUR_CHANGED = "BehaviourChanged", "Replies on a behaviour suite left the allowed range, such as their length."
-    EVIDENCE_UNSOUND = "EvidenceUnsound", "Evidence is missing, short, duplicated, foreign or not finite."
+    MUST_PASS_FAILED = "MustPassFailed", "A reply to a must-pass suite is not wholly right."
+    BEHAVIOUR_CHANGED = "BehaviourChanged", "Replies on a behaviour suite left the allowed range; the message names what changed."
+    CHURNED = "Churned", "Too many answers that the incumbent has right went wrong, beyond its own noise."
+    EVIDENCE_UNSOUND = "EvidenceUnsound", "Evidence is missing, short, duplicated, foreign or not finite, or its judge failed its canaries."
     EVIDENCE_FAILED = "EvidenceFailed", "The evaluation ended without complete evidence."
     NOT_AUTHORIZED = "NotAuthorized", "The candidate's parent, digests, budget or quarantine forbid a release."
     TRAINING_DIVERGED = "TrainingDiverged", "Training diverged; no adapter exists."
@@ -78,12 +84,24 @@ class EntryReason(Explained):
         "The channel names a policy that is looser somewhere; the one before stays in force until a person approves.",
     )
     POLICY_APPROVED = "PolicyApproved", "A person approved a policy that is looser somewhere than the one before."
+    ANCHOR_MOVED = "AnchorMoved", "A person moved the anchor to what an earlier entry serves."
+    ANCHOR_RESET = "AnchorReset", "The channel names no anchor any more: the base is the anchor again."
+    SENTINEL_OPENED = "SentinelOpened", "A candidate whose right verdict is known is to be evaluated."
+    SENTINEL_PASSED = "SentinelPassed", "A candidate whose right verdict is known got it."
+    SENTINEL_INCONCLUSIVE = "SentinelInconclusive", "A sentinel ended without evidence that could be judged; it tells nothing of the gate."
+    SENTINEL_FAILED = "SentinelFailed", "A candidate whose right verdict is known got the wrong one: the gate cannot be relied on."
+    UNFROZEN = "Unfrozen", "The channel's annotation gatevalve.dev/unfreeze names the newest freeze."
+
+
+FREEZE_REASONS = frozenset({EntryReason.SENTINEL_FAILED})
+"""Reasons that a Freeze entry can have."""
 
 
 class CandidateState(Explained):
     """Where a candidate is; terminal states never change."""
 
     QUEUED = "Queued", "Waiting for its turn in the channel."
+    DRAWING = "Drawing", "The round's items are being drawn."
     SNAPSHOTTING = "Snapshotting", "A snapshot of captured traffic is being frozen."
     FETCHING = "Fetching", "The artifact is being verified and copied."
     TRAINING = "Training", "A training Job runs."
@@ -112,10 +130,12 @@ TERMINAL_STATES = frozenset(
 class Step(Explained):
     """A Job of a candidate."""
 
+    DRAW = "draw", "Draws the round's items and finds everything that a test needs, before anything is trained or paid."
     SNAPSHOT = "snapshot", "Freezes captured traffic into a snapshot."
     TRAIN = "train", "Trains an adapter on a snapshot."
     FETCH = "fetch", "Verifies and copies an artifact made elsewhere."
     EVALUATE = "evaluate", "Publishes the adapter and measures it."
+    SENTINEL = "sentinel", "Measures a candidate of the operator's own, whose right verdict is known; nothing of it is published."
 
 
 class CandidateCondition(Explained):
@@ -134,6 +154,13 @@ class ChannelCondition(Explained):
     SERVING = "Serving", "Pods answer the alias from the live release."
     LOG_VALID = "LogValid", "The log is gapless, signed, and equal to its external copy."
     GATE_READY = "GateReady", "The policy exists, can be read, and is in force."
+    ROUND_WAITING = "RoundWaiting", "No test can be opened: the round in force has too few fresh items, and candidates wait."
+    FROZEN = "Frozen", "The log freezes the channel: nothing is dequeued or promoted until a person lifts it."
+    SENTINELS_PASSED = "SentinelsPassed", "The newest sentinel of each kind got the verdict that is right for it."
+    UNDERPOWERED = (
+        "Underpowered",
+        "Tests under the policy in force are too small for the gain they should see, by planning variance alone; it stops nothing.",
+    )
     UNTAMPERED = (
         "Untampered",
         "For an hour nobody else has changed documents, keys, adapters, evidence or statuses of the channel, or gone past its alias.",
@@ -157,9 +184,14 @@ class ConditionReason(Explained):
     SERVING_UNSETTLED = "ServingUnsettled", "The last serving entry is not settled on the pods."
     CHANNEL_PAUSED = "ChannelPaused", "The channel is paused."
     CHANNEL_PINNED = "ChannelPinned", "The channel is pinned; nothing is promoted."
+    FROZEN = "Frozen", "The channel is frozen; annotate it with gatevalve.dev/unfreeze: <freezing entry> to go on."
+    SENTINEL_RUNNING = "SentinelRunning", "The gate itself is probed; candidates wait until that has ended."
+    SENTINELS_OFF = "SentinelsOff", "The policy in force asks for no sentinels, or takes items from traffic, which they would use up."
+    UNDERPOWERED = "Underpowered", "Fewer than 8 of 10 tests see the policy's minDetectableEffectBasisPoints, or nothing tells how many do."
     AWAITING_APPROVAL = "AwaitingApproval", "The channel asks for a person's approval."
     GATE_PASSED = "GatePassed", "All checks passed."
     NO_SIGNAL = "NoSignal", "Too few rows, or no spread in their rewards."
+    ITEM_SUPPLY = "ItemSupply", "There are too few fresh items for a round; the message says how many, or that a fixed file is used up."
     STEP_FAILED = "StepFailed", "A step failed for good."
     CONTRACT_BROKEN = "ContractBroken", "An input of a step breaks its contract."
     CAPTURE_BROKEN = "CaptureBroken", "Logged log-probabilities do not replay."
@@ -207,6 +239,12 @@ class EventReason(Explained):
     LOG_INVALID = "LogInvalid", "The log is broken."
     POLICY_CHANGED = "PolicyChanged", "Another policy is in force."
     POLICY_UNAPPROVED = "PolicyUnapproved", "The channel names a looser policy; nothing is promoted until a person approves it."
+    ANCHOR_MOVED = "AnchorMoved", "Another anchor is in force."
+    FROZEN = "Frozen", "The channel was frozen; nothing is dequeued or promoted until a person lifts it."
+    UNFROZEN = "Unfrozen", "A person lifted the freeze of the channel."
+    SENTINEL_PASSED = "SentinelPassed", "A sentinel got the verdict that is right for it."
+    SENTINEL_FAILED = "SentinelFailed", "A sentinel got the wrong verdict: the gate cannot be relied on."
+    SENTINEL_INCONCLUSIVE = "SentinelInconclusive", "A sentinel ended without a verdict."
     TAMPERED = "Tampered", "Somebody else changed what only gatevalve may change, or tried to go round an alias."
 
 
@@ -239,12 +277,27 @@ class Finding(Explained):
     EVIDENCE_DIGESTS = "EvidenceDigests", "The evidence was made for other digests."
     EVIDENCE_SIZE = "EvidenceSize", "There are too few items or clusters."
     EVIDENCE_MISSING = "EvidenceMissing", "Too large a share of the answers is missing."
+    EVIDENCE_JUDGE = "EvidenceJudge", "The judge is another than the policy's, or does not tell better replies from worse ones."
+    HOPELESS = "Hopeless", "The screen shows too little prospect of a gain to measure any further."
+    SCREEN_ONLY = "ScreenOnly", "Only the screen was measured, although it does not end the test."
     EFFECT_TOO_SMALL = "EffectTooSmall", "The gain is below the least worthwhile one."
     NOT_SIGNIFICANT = "NotSignificant", "The gain could be chance."
     WORSE_THAN_MARGIN = "WorseThanMargin", "The loss is not shown to be within the margin."
     BELOW_ANCHOR = "BelowAnchor", "The loss against the anchor is not shown to be within the margin."
     BELOW_FLOOR = "BelowFloor", "The rate is not shown to be above the floor."
+    MUST_PASS_FAILED = "MustPassFailed", "A reply that must be wholly right is not."
+    NO_REPLIES = "NoReplies", "There are no replies to measure."
+    GAIN_BY_LENGTH = "GainByLength", "Longer or shorter replies may explain too much of the gain."
     LENGTH_RATIO = "LengthRatio", "Replies became much longer or much shorter than the incumbent's."
+    REPETITION = "Repetition", "Replies repeat themselves more than the anchor's."
+    TRUNCATION = "Truncation", "More replies than the anchor's run into the limit of their length."
+    DIVERSITY = "Diversity", "Replies are less diverse than the anchor's."
+    KL_INCUMBENT = "KlIncumbent", "Replies are too unlikely under the incumbent."
+    KL_ANCHOR = "KlAnchor", "Replies are too unlikely under the anchor."
+    FORMAT_SHIFT = "FormatShift", "Replies with markup became much more or much less frequent than the anchor's."
+    JUDGE_TEXT = "JudgeText", "More replies than the anchor's address a judge or hide characters."
+    AVOIDANCE = "Avoidance", "More replies than the anchor's refuse, are empty or only ask back."
+    CHURNED = "Churned", "Too many answers that the incumbent has right went wrong, beyond its own noise."
     POLICY_FOREIGN = "PolicyForeign", "The policy is not the one the test was paid under."
     BASE_FOREIGN = "BaseForeign", "The adapter was made for another base."
     PARENT_FOREIGN = "ParentForeign", "The parent is not the incumbent."

@@ -85,6 +85,12 @@ def step_state(attempts: tuple[JobView, ...], now: datetime) -> StepState:
     return _after_failure(attempts, last, now)
 
 
+def shortage(attempts: tuple[JobView, ...]) -> str | None:
+    """What the newest attempt that has ended says of too few fresh items; None when it says something else."""
+    ended = [job for job in attempts if job.finished]
+    return _message(ended[-1]) if ended and _is_supply(ended[-1]) else None
+
+
 def _just_finished(job: JobView, now: datetime) -> bool:
     return job.finished_at is None or now - job.finished_at < timedelta(seconds=MISSING_POD_SECONDS)
 
@@ -100,6 +106,8 @@ def _after_failure(attempts: tuple[JobView, ...], last: JobView, now: datetime) 
         return _retry(attempts, MEMORY_ATTEMPTS, _is_memory, text, divisor=2)
     if _is_backend(last):
         return _retry_later(attempts, BACKEND_ATTEMPTS, _is_backend, text, now)
+    if _is_supply(last):
+        return _again_later(Start(last.attempt + 1), last, last.attempt, now)
     if _is_interruption(last):
         return _retry(attempts, RESUMES, _is_interruption, text)
     return _retry_later(attempts, UNKNOWN_ATTEMPTS, _is_unknown, text, now)
@@ -125,8 +133,12 @@ def _is_backend(job: JobView) -> bool:
     return job.exit_code == ExitCode.BACKEND_UNAVAILABLE
 
 
+def _is_supply(job: JobView) -> bool:
+    return job.exit_code == ExitCode.ITEM_SUPPLY
+
+
 def _is_unknown(job: JobView) -> bool:
-    known = job.exit_code in _FINAL or _is_backend(job)
+    known = job.exit_code in _FINAL or _is_backend(job) or _is_supply(job)
     return not (known or _is_memory(job) or _is_interruption(job) or job.deadline_exceeded)
 
 
@@ -140,9 +152,14 @@ def _retry(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], 
 
 def _retry_later(attempts: tuple[JobView, ...], limit: int, same: Callable[[JobView], bool], text: str, now: datetime) -> StepState:
     """Another attempt, up to a limit, after a pause that doubles with each failure of the kind."""
-    again, finished_at = _retry(attempts, limit, same, text), attempts[-1].finished_at or now
-    wait = min(BACKOFF_SECONDS * 2 ** (sum(1 for job in attempts if same(job)) - 1), BACKOFF_LIMIT_SECONDS)
-    left = wait - (now - finished_at).total_seconds()
+    again = _retry(attempts, limit, same, text)
+    return _again_later(again, attempts[-1], sum(1 for job in attempts if same(job)), now)
+
+
+def _again_later(again: StepState, last: JobView, failures: int, now: datetime) -> StepState:
+    """An end at once; another attempt after a pause that doubles with each failure."""
+    wait = min(BACKOFF_SECONDS * 2 ** (failures - 1), BACKOFF_LIMIT_SECONDS)
+    left = wait - (now - (last.finished_at or now)).total_seconds()
     return again if isinstance(again, Ended) or left <= 0 else Pause(left)
 
 

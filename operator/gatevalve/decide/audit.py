@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from gatevalve.contracts.jobs import EvidenceResult
 from gatevalve.contracts.kinds import AdapterReleaseSpec, EvidenceStatus, GateFacts
 from gatevalve.contracts.names import adapter_dir, adapter_name, evidence_dir
-from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, EntryReason, Finding, Verdict
+from gatevalve.contracts.reasons import FREEZE_REASONS, SERVING_ACTIONS, Action, EntryReason, Finding, Verdict
 from gatevalve.decide.conditions import MESSAGE_LIMIT
 from gatevalve.decide.judgement import Judged, judge_test
 from gatevalve.decide.log import LogState, name_of, served_digest
+from gatevalve.decide.sentinel_audit import sentinel_differs, sentinel_problems
+from gatevalve.decide.sentinel_verdict import judge_sentinel
 from gatevalve.decide.view import EvidenceView
 from gatevalve.gate.disclosure import PUBLIC_REASON
-from gatevalve.gate.rounds import digest_of_policy
+from gatevalve.gate.enforced import digest_of_policy
 
 GATE_REASONS = frozenset(PUBLIC_REASON.values()) | {EntryReason.PRIMARY_NOT_PASSED}
 """Reasons of a Reject that only evidence can give."""
@@ -49,6 +51,14 @@ def given_verdicts(log: LogState) -> Iterator[GivenVerdict]:
             yield GivenVerdict(entry, test, evidence, before)
 
 
+def given_sentinels(log: LogState) -> Iterator[GivenVerdict]:
+    """Every end of a sentinel that rests on evidence, in the log's order; its test is the entry that began it."""
+    for before, entry in _each(log):
+        opened, evidence = before.open_sentinel, entry.gate.evidence if entry.gate else None
+        if entry.action is Action.SENTINEL and opened is not None and opened.sentinel is not None and opened.gate and evidence is not None:
+            yield GivenVerdict(entry, opened, evidence, before)
+
+
 def verdict_problem(given: GivenVerdict, evidence: EvidenceView, operator_version: str) -> str | None:
     """Why a verdict is not what the gate says of its evidence on the log as it was; None when it is.
 
@@ -61,6 +71,8 @@ def verdict_problem(given: GivenVerdict, evidence: EvidenceView, operator_versio
     result = EvidenceResult(evidence_digest=given.evidence.digest, pairs_digest=evidence.report.pairs.sha256)
     opening = given.before.opening
     base_digest = opening.opening.base.digest if opening and opening.opening else ""
+    if given.entry.action is Action.SENTINEL:
+        return sentinel_differs(given.entry, judge_sentinel(given.before, given.test, base_digest, evidence, result))
     judged = judge_test(given.before, given.test, base_digest, evidence, result)
     return _differs(given.entry, judged, same_version=given.entry.operator_version == operator_version)
 
@@ -129,12 +141,16 @@ def _test(before: LogState, entry: AdapterReleaseSpec) -> Problems:
         return
     if (earlier := _test_of(before, entry)) is not None:
         yield f"candidate {entry.candidate.name} was tested already in {name_of(earlier)}"
+    if gate.anchor_digest != before.anchor.digest:
+        yield f"it is measured against anchor {gate.anchor_digest or 'base'}, while {before.anchor.digest or 'base'} was in force"
     policy = before.policy
     if policy is None or gate.policy_digest != before.policy_digest:
         yield f"it was opened under policy {gate.policy_digest}, while {before.policy_digest} was in force"
         return
     due = before.next_test(policy, gate.policy_digest, gate.incumbent_digest)
-    if (gate.round, gate.test) != due:
+    if due is None:
+        yield f"it counts as test {gate.test} of round {gate.round}, but its fixed Primary suite had used up its budget"
+    elif (gate.round, gate.test) != due:
         yield f"it counts as test {gate.test} of round {gate.round}, but test {due.test} of round {due.round} was due"
 
 
@@ -191,6 +207,8 @@ def _promote(before: LogState, entry: AdapterReleaseSpec) -> Problems:
         yield f"something else was made to serve after {name_of(accept)}"
     if before.is_quarantined(digest):
         yield f"adapter {digest} was rejected or taken back before"
+    if before.frozen_by is not None:
+        yield f"{name_of(before.frozen_by)} froze the channel, and nobody had lifted it"
 
 
 def _rollback(before: LogState, entry: AdapterReleaseSpec) -> Problems:
@@ -201,6 +219,31 @@ def _rollback(before: LogState, entry: AdapterReleaseSpec) -> Problems:
         yield f"it serves something else than {entry.restores}, which it restores"
 
 
+def _anchor(before: LogState, entry: AdapterReleaseSpec) -> Problems:
+    anchor = entry.anchor
+    if anchor is None or (anchor.entry is None) != (entry.reason is EntryReason.ANCHOR_RESET):
+        yield "it does not say what the anchor is"
+        return
+    target = before.serving_entry(anchor.entry) if anchor.entry is not None else None
+    if anchor.entry is not None and target is None:
+        yield f"it anchors {anchor.entry}, which is no serving entry before it"
+    elif anchor.digest != (served_digest(target) if target is not None else None):
+        yield f"it anchors something else than {anchor.entry or 'the base'} serves"
+    elif anchor.digest is not None and before.is_quarantined(anchor.digest):
+        yield f"it anchors adapter {anchor.digest}, which was rejected or taken back before"
+
+
+def _freeze(before: LogState, entry: AdapterReleaseSpec) -> Problems:
+    if entry.reason not in FREEZE_REASONS:
+        yield f"{entry.reason} is no reason to freeze a channel"
+
+
+def _unfreeze(before: LogState, entry: AdapterReleaseSpec) -> Problems:
+    held = name_of(before.frozen_by) if before.frozen_by is not None else None
+    if held is None or entry.lifts != held:
+        yield f"it lifts {entry.lifts}, while {held or 'nothing'} froze the channel"
+
+
 _RULES: dict[Action, Callable[[LogState, AdapterReleaseSpec], Problems]] = {
     Action.OPEN: _open,
     Action.TEST: _test,
@@ -209,4 +252,8 @@ _RULES: dict[Action, Callable[[LogState, AdapterReleaseSpec], Problems]] = {
     Action.PROMOTE: _promote,
     Action.ROLLBACK: _rollback,
     Action.POLICY: _policy,
+    Action.SENTINEL: sentinel_problems,
+    Action.ANCHOR: _anchor,
+    Action.FREEZE: _freeze,
+    Action.UNFREEZE: _unfreeze,
 }

@@ -18,8 +18,7 @@ def dequeue(case: Case) -> Plan:
     """Fix the facts: incumbent, policy, window. Jobs follow once the facts are written; none follows for a candidate of no use."""
     if (problem := unusable(case)) is not None:
         return ended(case, CandidateState.ERRORED, ConditionReason.CONTRACT_BROKEN, problem)
-    state = CandidateState.FETCHING if case.spec.artifact else CandidateState.SNAPSHOTTING
-    return Plan(statuses=status_update(case, state, Found(facts=case.facts)), requeue_seconds=0)
+    return Plan(statuses=status_update(case, CandidateState.DRAWING, Found(facts=case.facts)), requeue_seconds=0)
 
 
 def wait(case: Case, reason: ConditionReason, message: str) -> Plan:

@@ -18,7 +18,7 @@ from gatevalve.contracts.kinds import (
 )
 from gatevalve.contracts.names import adapter_name
 from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason, Step
-from gatevalve.decide.attempts import Done
+from gatevalve.decide.attempts import Done, of_step, shortage
 from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import with_condition
 from gatevalve.decide.log import name_of
@@ -72,9 +72,15 @@ def status_update(
             **(found or Found()).fields(),
         }
     )
-    conditions = _conditions(case, status, decided or (False, ConditionReason.IN_PROGRESS, running), running)
+    conditions = _conditions(case, status, decided or _going_on(case, state, running), running)
     status = status.model_copy(update={"conditions": conditions})
     return (CandidateStatusUpdate(case.candidate.meta.name, case.uid, status),) if status != case.status else ()
+
+
+def _going_on(case: Case, state: CandidateState, running: str) -> Decided:
+    """What a candidate without a verdict does, or waits for: too few items stay told while the next attempt counts them anew."""
+    short = shortage(of_step(case.view.jobs, case.uid, Step.DRAW)) if state is CandidateState.DRAWING else None
+    return (False, ConditionReason.ITEM_SUPPLY, short) if short is not None else (False, ConditionReason.IN_PROGRESS, running)
 
 
 def _borne_out(case: Case, state: CandidateState) -> dict[str, object]:

@@ -22,6 +22,7 @@ from gatevalve.decide.durations import duration
 from gatevalve.decide.log import LogState, name_of, served_digest
 from gatevalve.decide.plan import Event
 from gatevalve.decide.view import CandidateView, View
+from gatevalve.gate.rounds import NextTest
 
 ENDS_WITHOUT_ENTRY = frozenset({CandidateState.SKIPPED, CandidateState.ERRORED, CandidateState.ABORTED})
 """Ends that no entry tells of: a status is all there is of them. Whoever forges one has done no more than delete the candidate."""
@@ -137,6 +138,12 @@ class Case:
         if self.log.served_after(entry):
             return INCUMBENT_CHANGED
         return POLICY_CHANGED if self.log.policy_changed_after(entry) else None
+
+    @property
+    def due(self) -> NextTest | None:
+        """The place of its test, were it opened now; None when the policy in force pays for no other."""
+        policy, digest = self.log.policy, self.log.policy_digest
+        return self.log.next_test(policy, digest, self.facts.incumbent_digest) if policy is not None and digest is not None else None
 
     @property
     def has_begun(self) -> bool:

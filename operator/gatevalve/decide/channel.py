@@ -14,16 +14,20 @@ from gatevalve.contracts.reasons import (
     Verdict,
 )
 from gatevalve.decide import entries
+from gatevalve.decide.anchor import anchor_change
 from gatevalve.decide.candidate import advance, dequeue, refuse, wait
 from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over, is_witnessed
 from gatevalve.decide.channel_status import Problem, audit_finding, channel_status
 from gatevalve.decide.conditions import condition_of
+from gatevalve.decide.freeze import frozen_text, unfreeze
 from gatevalve.decide.log import LogState, fold, name_of
 from gatevalve.decide.pin import pin_target
 from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan, RestoreKeys
 from gatevalve.decide.policy import policy_change, policy_problem
 from gatevalve.decide.restore import has_served, restored_document
 from gatevalve.decide.rollout import POLL_SECONDS, Standing, decide_rollout, rollout_failed, standing
+from gatevalve.decide.sentinel import advance_sentinel, begin_sentinel, freeze_after_failure, open_probe
+from gatevalve.decide.supply import used_up
 from gatevalve.decide.tampering import Notice, notice
 from gatevalve.decide.verdict import after_verdict
 from gatevalve.decide.view import CandidateView, ChannelView, View
@@ -49,17 +53,19 @@ def _decide_valid(view: View, channel: ChannelView, spec: AdapterChannelSpec) ->
     gate = policy_problem(view, spec, log)
     problem = _log_problem(view, channel, log) or (gate if log.live is None else None)
     if problem is not None:
-        return _frozen(view, channel, spec, log, problem)
+        return _stopped(view, channel, spec, log, problem)
     if (opening := _opening(view, channel, spec, log)) is not None:
         return opening
     now = standing(view, spec, log)
     if (back := _way_back(view, channel, spec, log, now)) is not None:
         return back
+    if view.log.finding is None and (failed := freeze_after_failure(view, channel, log)).actions:
+        return failed
     rollout, seen = _rolled_out(view, spec, log, now), notice(view, channel, log)
     return rollout + _told(view, channel, log, now, gate, seen) + (_copies(view) or _gated(view, channel, spec, log, now, gate, seen))
 
 
-def _frozen(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, problem: Problem) -> Plan:
+def _stopped(view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, problem: Problem) -> Plan:
     """Nothing is decided; what serves goes on, and of a broken log it is still kept up as far as the log and the pods agree on it."""
     kept = restored_document(view, spec, log) if view.log.problem is not None else ()
     return Plan(kept) + _told(view, channel, log, None, problem, notice(view, channel, log)) + _refuse_all(view, problem)
@@ -84,12 +90,18 @@ def _told(view: View, channel: ChannelView, log: LogState | None, now: Standing 
 def _gated(
     view: View, channel: ChannelView, spec: AdapterChannelSpec, log: LogState, now: Standing, gate: Problem | None, seen: Notice
 ) -> Plan:
-    """What goes through the gate: a policy first, then candidates under one that is in force and that the channel names."""
+    """What goes through the gate: what persons decide first, then candidates under a policy that is in force and that the channel names."""
     if (finding := audit_finding(view)) is not None:
         return _refuse_all(view, finding)
+    lifted = unfreeze(view, channel, log)
+    if lifted.actions:
+        return lifted
     change = policy_change(view, channel, spec, log)
     if change.actions:
         return change
+    moved = anchor_change(view, channel, spec, log)
+    if moved.actions:
+        return moved
     if gate is not None:
         return _refuse_all(view, gate)
     return Plan(requeue_seconds=0) if seen.comes_first else _candidates(view, spec, log, now)
@@ -153,16 +165,32 @@ def _candidates(view: View, spec: AdapterChannelSpec, log: LogState, now: Standi
     cases = _cases(view, spec, log)
     for case in cases:
         if has_verdict(log, case.candidate):
-            plan += after_verdict(case, pinned=spec.pin is not None)
+            plan += after_verdict(case, _held(spec, log))
         if plan.actions:
             return plan
-    return plan + _unreadable(view) + _queue(cases, spec, log, now)
+    return plan + _unreadable(view) + (_probed(view, cases, spec, log, now) or _queue(cases, spec, log, now))
+
+
+def _probed(view: View, cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan | None:
+    """A sentinel that has begun goes on, and one that is due begins when the channel could take a candidate; candidates wait meanwhile."""
+    undecided = _undecided(cases)
+    probe = open_probe(view, view.channel, spec, log) if view.channel is not None else None
+    busy = any(case.has_begun for case in undecided) or _not_ready(cases, spec, log, now) is not None
+    plan = advance_sentinel(probe) if probe is not None else Plan() if busy else begin_sentinel(view, log)
+    if probe is None and not plan.actions:
+        return None
+    for case in undecided:
+        plan += wait(case, ConditionReason.SENTINEL_RUNNING, ConditionReason.SENTINEL_RUNNING.sentence)
+    return plan
+
+
+def _undecided(cases: list[Case]) -> list[Case]:
+    return [case for case in cases if not has_verdict(case.log, case.candidate) and not is_over(case.log, case.candidate)]
 
 
 def _queue(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Plan:
     """Advance the one in flight; otherwise take the oldest that waits, when the channel is ready for it."""
-    undecided = [case for case in cases if not has_verdict(log, case.candidate) and not is_over(log, case.candidate)]
-    ordered = sorted(undecided, key=lambda case: (not case.has_begun, not is_in_flight(log, case.candidate)))
+    ordered = sorted(_undecided(cases), key=lambda case: (not case.has_begun, not is_in_flight(log, case.candidate)))
     plan = Plan()
     for first in ordered[:1]:
         plan = _turn(first, None if first.has_begun else _not_ready(cases, spec, log, now))
@@ -179,6 +207,8 @@ def _turn(case: Case, problem: Problem | None) -> Plan:
 
 
 def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Problem | None:
+    if (frozen := frozen_text(log)) is not None:
+        return ConditionReason.FROZEN, frozen
     if spec.paused:
         return ConditionReason.CHANNEL_PAUSED, "spec.paused is true; set it to false to go on"
     if spec.pin is not None:
@@ -187,9 +217,18 @@ def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: 
         return now.reason, now.message
     if not now.settled:
         return ConditionReason.SERVING_UNSETTLED, f"{name_of(now.live.spec)} is not settled: {now.message}"
+    if (spent := used_up(log)) is not None:
+        return ConditionReason.ITEM_SUPPLY, spent
     if any(_waits_for_a_person(case) for case in cases):
         return ConditionReason.BEHIND_ANOTHER, "an accepted candidate waits for its approval"
     return None
+
+
+def _held(spec: AdapterChannelSpec, log: LogState) -> Problem | None:
+    """What holds an accepted candidate back."""
+    if (frozen := frozen_text(log)) is not None:
+        return ConditionReason.FROZEN, frozen
+    return (ConditionReason.CHANNEL_PINNED, "the channel is pinned and promotes nothing") if spec.pin is not None else None
 
 
 def _waits_for_a_person(case: Case) -> bool:

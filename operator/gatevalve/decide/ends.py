@@ -16,6 +16,8 @@ _EVENTS = {
     CandidateState.ABORTED: EventReason.ABORTED,
 }
 
+_WAITS = frozenset({ConditionReason.IN_PROGRESS, ConditionReason.ITEM_SUPPLY})
+
 
 def ended(case: Case, state: CandidateState, reason: ConditionReason, message: str, accept: AdapterReleaseSpec | None = None) -> Plan:
     """The candidate ends without a promotion; told by one Event."""
@@ -30,7 +32,7 @@ def ended(case: Case, state: CandidateState, reason: ConditionReason, message: s
 def last_told(case: Case) -> str:
     """What a candidate was seen to wait for when its time ran out: a Pod that cannot start says why, and is gone with its Job."""
     told = condition_of(case.status.conditions, CandidateCondition.DECIDED)
-    if told is None or told.reason != ConditionReason.IN_PROGRESS or not told.message:
+    if told is None or told.reason not in _WAITS or not told.message:
         return ""
     return f"; last seen: {told.message}"
 

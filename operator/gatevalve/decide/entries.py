@@ -5,12 +5,15 @@ from __future__ import annotations
 from gatevalve.contracts.kinds import (
     AdapterChannelSpec,
     AdapterReleaseSpec,
+    AnchorInForce,
     CandidateRef,
     ChannelRef,
     EvidenceStatus,
     GateFacts,
     Lineage,
     Opening,
+    SentinelKind,
+    SentinelRef,
     Serves,
 )
 from gatevalve.contracts.policy import GatePolicySpec
@@ -110,6 +113,47 @@ def rollback_entry(
     )
 
 
+def anchor_entry(
+    view: View, log: LogState, anchor: AnchorInForce, reason: EntryReason, message: str, actor: str | None
+) -> AdapterReleaseSpec:
+    """Every later test is measured against another anchor; `actor` is the person who moved it, if the channel names one."""
+    return _draft(view, log, Action.ANCHOR, reason, message, anchor=anchor, actor=actor)
+
+
+def freeze_entry(view: View, log: LogState, reason: EntryReason, message: str) -> AdapterReleaseSpec:
+    """Nothing is dequeued or promoted from here on. It acts at once: append it with `copy_first=False`."""
+    return _draft(view, log, Action.FREEZE, reason, message)
+
+
+def unfreeze_entry(view: View, log: LogState, frozen_by: AdapterReleaseSpec) -> AdapterReleaseSpec:
+    """A person lifted a freeze."""
+    message = f"{name_of(frozen_by)} is lifted by annotation"
+    return _draft(view, log, Action.UNFREEZE, EntryReason.UNFROZEN, message, lifts=name_of(frozen_by))
+
+
+def sentinel_opened_entry(view: View, log: LogState, sentinel: SentinelRef, gate: GateFacts) -> AdapterReleaseSpec:
+    """The gate is to be probed: this look is paid before it is taken too, out of no candidate's budget."""
+    message = f"sentinel {sentinel.number}: {_SENTINELS[sentinel.kind]}"
+    return _draft(view, log, Action.SENTINEL, EntryReason.SENTINEL_OPENED, message, sentinel=sentinel, gate=gate)
+
+
+def sentinel_ended_entry(
+    view: View,
+    log: LogState,
+    opened: AdapterReleaseSpec,
+    verdict: Verdict,
+    reason: EntryReason,
+    message: str,
+    evidence: EvidenceStatus | None,
+) -> AdapterReleaseSpec:
+    """A sentinel has ended. It names no candidate and no adapter, so that nothing can be promoted from it."""
+    gate = opened.gate.model_copy(update={"evidence": evidence}) if opened.gate else None
+    return _draft(view, log, Action.SENTINEL, reason, message, verdict=verdict, sentinel=opened.sentinel, gate=gate)
+
+
+_SENTINELS: dict[SentinelKind, str] = {"Same": "the incumbent against itself", "Bad": "an adapter of noise"}
+
+
 def _verdict(
     view: View,
     log: LogState,
@@ -143,6 +187,9 @@ def _draft(
     lineage: Lineage | None = None,
     gate: GateFacts | None = None,
     policy: GatePolicySpec | None = None,
+    anchor: AnchorInForce | None = None,
+    lifts: str | None = None,
+    sentinel: SentinelRef | None = None,
     actor: str | None = None,
 ) -> AdapterReleaseSpec:
     return AdapterReleaseSpec(
@@ -159,6 +206,9 @@ def _draft(
         lineage=lineage,
         gate=gate,
         policy=policy,
+        anchor=anchor,
+        lifts=lifts,
+        sentinel=sentinel,
         actor=actor or view.settings.actor,
         decided_at=timestamp(view.now),
         operator_version=view.settings.operator_version,

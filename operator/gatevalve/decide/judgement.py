@@ -11,16 +11,18 @@ from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.view import EvidenceView
 from gatevalve.gate.inputs import Evidence, Ledger, expected_items
 from gatevalve.gate.judge import judge
+from gatevalve.gate.results import CheckResult
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What may be told of a judgement."""
+    """What may be told of a judgement, and the results it rests on, which may not: they belong to the evidence area."""
 
     verdict: Verdict
     reason: EntryReason
     message: str
     effect_basis_points: int | None = None
+    results: tuple[CheckResult, ...] = ()
 
 
 def judge_test(log: LogState, test: AdapterReleaseSpec, base_digest: str, evidence: EvidenceView, result: EvidenceResult) -> Judged:
@@ -32,15 +34,16 @@ def judge_test(log: LogState, test: AdapterReleaseSpec, base_digest: str, eviden
         return _unsound("the evidence is not the one that the evaluation Job named")
     if policy is None:
         return _unsound("the policy of the test is not in the log")
-    judgement = judge(policy, Evidence.of(evidence.report, evidence.rows), _ledger(log, test, base_digest, evidence))
-    return Judged(judgement.verdict, judgement.reason, judgement.message, judgement.effect_basis_points)
+    judgement = judge(policy, Evidence.of(evidence.report, evidence.rows), ledger_of(log, test, base_digest, evidence))
+    return Judged(judgement.verdict, judgement.reason, judgement.message, judgement.effect_basis_points, judgement.results)
 
 
 def _unsound(message: str) -> Judged:
     return Judged(Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_UNSOUND, message)
 
 
-def _ledger(log: LogState, test: AdapterReleaseSpec, base_digest: str, evidence: EvidenceView) -> Ledger:
+def ledger_of(log: LogState, test: AdapterReleaseSpec, base_digest: str, evidence: EvidenceView) -> Ledger:
+    """What the log says about a test, be it judged now or anew. Raises ValueError when the entry is no test or there is no report."""
     gate, lineage, candidate = test.gate, test.lineage, test.candidate
     if gate is None or lineage is None or candidate is None or evidence.report is None:
         raise ValueError(f"{name_of(test)} is no Test entry")

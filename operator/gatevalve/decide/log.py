@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from gatevalve.contracts.kinds import AdapterReleaseSpec
+from gatevalve.contracts.kinds import AdapterReleaseSpec, AnchorInForce
 from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.reasons import Action
+from gatevalve.contracts.reasons import Action, EntryReason
 from gatevalve.decide.log_index import LogIndex, newest, until
 from gatevalve.decide.view import EntryView, LogView
 from gatevalve.gate.rounds import NextTest, Round, RoundInForce, next_test, round_in_force
@@ -131,6 +131,42 @@ class LogState:
         tests = (spec for spec in self.specs if spec.action is Action.TEST and spec.candidate)
         return tuple(spec for spec in tests if spec.candidate and not self.of_candidate(spec.candidate.uid, Action.ACCEPT, Action.REJECT))
 
+    @property
+    def frozen_by(self) -> AdapterReleaseSpec | None:
+        """The newest Freeze entry while nobody has lifted it."""
+        entry = self._newest(self._index.frozen)
+        return entry if entry is not None and entry.action is Action.FREEZE else None
+
+    @property
+    def anchor(self) -> AnchorInForce:
+        """The anchor in force; the base until somebody moves it."""
+        entry = self._newest(self._index.anchored)
+        return entry.anchor if entry is not None and entry.anchor is not None else AnchorInForce()
+
+    @cached_property
+    def sentinels(self) -> tuple[AdapterReleaseSpec, ...]:
+        """Every entry that begins or ends a sentinel, in order."""
+        return tuple(self.written[position].spec for position in until(self._index.sentinels, self.next_sequence))
+
+    @property
+    def open_sentinel(self) -> AdapterReleaseSpec | None:
+        """The entry that began a sentinel which has not ended."""
+        entry = self._newest(self._index.sentinels)
+        return entry if entry is not None and entry.reason is EntryReason.SENTINEL_OPENED else None
+
+    def tests_after(self, sequence: int) -> int:
+        """Tests paid for after the entry of a sequence."""
+        return len(until(self._index.tests, self.next_sequence, sequence + 1))
+
+    def policy_set_after(self, sequence: int) -> bool:
+        """A Policy entry put another policy in force after the entry of a sequence."""
+        return bool(until(self._index.changed, self.next_sequence, sequence + 1))
+
+    def freezes(self, reason: EntryReason) -> tuple[AdapterReleaseSpec, ...]:
+        """The Freeze entries of a reason, lifted or not."""
+        found = (self.written[position].spec for position in until(self._index.frozen, self.next_sequence))
+        return tuple(entry for entry in found if entry.action is Action.FREEZE and entry.reason is reason)
+
     @cached_property
     def quarantine(self) -> frozenset[str]:
         """Digests of adapters that the gate rejected or that a Rollback took out of service."""
@@ -140,8 +176,8 @@ class LogState:
         """An adapter is in the quarantine, which need not be gathered to tell."""
         return self._index.quarantined.get(digest, self.next_sequence) < self.next_sequence
 
-    def next_test(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest:
-        """Round and number that the next Test entry has to carry."""
+    def next_test(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> NextTest | None:
+        """Round and number that the next Test entry has to carry; None when there must be no other."""
         return next_test(self._last_round, policy, policy_digest, incumbent_digest)
 
     def round_in_force(self, policy: GatePolicySpec, policy_digest: str, incumbent_digest: str | None) -> RoundInForce:

@@ -11,7 +11,8 @@ from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import SERVING_ACTIONS, Action, EntryReason, Verdict
-from gatevalve.gate.rounds import Round, digest_of_policy, enforced, rounds
+from gatevalve.gate.enforced import digest_of_policy, enforced
+from gatevalve.gate.rounds import Round, rounds
 
 Positions = list[int]
 
@@ -32,6 +33,11 @@ class LogIndex:
         self.approved_as: dict[str, Positions] = defaultdict(list)
         self.unapproved: Positions = []
         self.quarantined: dict[str, int] = {}
+        self.anchored: Positions = []
+        self.frozen: Positions = []
+        self.tests: Positions = []
+        self.sentinels: Positions = []
+        self.changed: Positions = []
         for position, spec in enumerate(specs):
             self._take(position, spec)
 
@@ -45,6 +51,14 @@ class LogIndex:
             self.of_candidate[spec.candidate.uid, spec.action].append(position)
         if spec.action is Action.OPEN:
             self.opened.append(position)
+        if spec.action is Action.ANCHOR:
+            self.anchored.append(position)
+        if spec.action in (Action.FREEZE, Action.UNFREEZE):
+            self.frozen.append(position)
+        if spec.action is Action.TEST:
+            self.tests.append(position)
+        if spec.action is Action.SENTINEL:
+            self.sentinels.append(position)
         if spec.policy is not None:
             self._take_policy(position, spec, spec.policy)
         if spec.action is Action.REJECT and spec.verdict is Verdict.REJECTED and spec.lineage and spec.lineage.adapter_digest:
@@ -58,6 +72,8 @@ class LogIndex:
             self.unapproved.append(position)
             return
         self.enforced.append(position)
+        if spec.action is Action.POLICY:
+            self.changed.append(position)
         self.enforced_as[digest].append(position)
         if spec.reason is EntryReason.POLICY_APPROVED:
             self.approved_as[digest].append(position)

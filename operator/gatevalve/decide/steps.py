@@ -1,11 +1,11 @@
-"""The steps before a verdict: snapshot, train or fetch, test, evaluate, judge."""
+"""The steps before a verdict: draw, snapshot, train or fetch, test, evaluate, judge."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gatevalve.build.jobs import ARMS_URL, ENGINE_URL, evaluate_job, fetch_job, snapshot_job, train_job
-from gatevalve.contracts.jobs import EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
+from gatevalve.build.jobs import ARMS_URL, ENGINE_URL, draw_job, engine_digest, evaluate_job, fetch_job, snapshot_job, train_job
+from gatevalve.contracts.jobs import DrawInput, EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
 from gatevalve.contracts.kinds import (
     AdapterReleaseSpec,
     AdapterStatus,
@@ -20,14 +20,17 @@ from gatevalve.contracts.names import adapter_name, evidence_dir
 from gatevalve.contracts.reasons import CandidateCondition, CandidateState, ConditionReason, EntryReason, EventReason, Step, Verdict
 from gatevalve.contracts.recipes import effective_parameters
 from gatevalve.decide import entries
-from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState
+from gatevalve.decide.arms import arm_names
+from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState, of_step
 from gatevalve.decide.candidate_status import Found, made_by, status_update
 from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.ends import ended, last_told
 from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
-from gatevalve.decide.plan import AppendEntry, CreateJob, Plan
+from gatevalve.decide.plan import AppendEntry, CreateJob, DeleteJob, Plan
+from gatevalve.decide.progress import how_far
+from gatevalve.decide.supply import USED_UP
 from gatevalve.decide.view import JobView
 
 SEGMENT_WAITS = 4
@@ -40,11 +43,48 @@ def next_step(case: Case) -> Plan:
     """The step that a candidate in flight asks for now."""
     if case.test is not None:
         return _evaluate(case, case.test)
+    if (waiting := _draw(case)) is not None:
+        return waiting
     if case.spec.artifact is not None:
         return _fetch(case, case.spec.artifact)
     if case.spec.train is not None:
         return _snapshot(case, case.spec.train)
     return Plan()
+
+
+def _draw(case: Case) -> Plan | None:
+    """Nothing is trained and no test is paid before the items of the round are there; None once they are."""
+    due = case.due
+    if due is None:
+        decided = (False, ConditionReason.ITEM_SUPPLY, USED_UP)
+        return Plan(statuses=status_update(case, CandidateState.DRAWING, decided=decided), requeue_seconds=case.seconds_left)
+    state = case.attempts(Step.DRAW)
+    if isinstance(state, Done) and (drawn := state.termination.round) is not None:
+        if drawn.round == due.round:
+            return None
+        state = Start(state.job.attempt + 1)  # the policy in force has changed since
+    if isinstance(state, Start):
+        return _drawing(case, due.round, state)
+    return _not_done(case, CandidateState.DRAWING, state)
+
+
+def _drawing(case: Case, number: int, start: Start) -> Plan:
+    policy, policy_digest = case.log.policy, case.log.policy_digest
+    if policy is None or policy_digest is None:
+        return Plan()
+    job = DrawInput(
+        **_common(case, Step.DRAW, start.attempt),
+        sealed=case.view.settings.sealed_url,
+        round=number,
+        policy=policy,
+        policy_digest=policy_digest,
+        base=case.channel.base,
+    )
+    manifest = draw_job(case.view.settings.place, case.owner, start.attempt, job, int(case.seconds_left))
+    plan = _started(case, CandidateState.DRAWING, manifest, start)
+    # A candidate may wait for days: of its attempts the newest alone says how long the next one is to wait.
+    earlier = of_step(case.view.jobs, case.uid, Step.DRAW)[:-1]
+    return Plan(tuple(DeleteJob(job.name) for job in earlier if not job.deleting)) + plan
 
 
 def _snapshot(case: Case, train: Train) -> Plan:
@@ -116,8 +156,12 @@ def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatu
             f"adapter {lineage.adapter_digest} was rejected or rolled back before and gets no second test; apply a candidate with another"
         )
         return ended(case, CandidateState.ERRORED, ConditionReason.QUARANTINED, text)
-    number, test = case.log.next_test(policy, policy_digest, incumbent)
-    gate = GateFacts(policy_digest=policy_digest, round=number, test=test, incumbent_digest=incumbent)
+    due = case.due
+    if due is None:
+        return Plan()
+    number, test = due
+    anchor = case.log.anchor.digest
+    gate = GateFacts(policy_digest=policy_digest, round=number, test=test, incumbent_digest=incumbent, anchor_digest=anchor)
     entry = entries.test_entry(case.view, case.log, case.candidate, gate, lineage)
     adapter = AdapterStatus(
         name=adapter_name(case.view.name, lineage.adapter_digest),
@@ -176,18 +220,10 @@ def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str,
         incumbent_digest=gate.incumbent_digest,
         anchor_digest=gate.anchor_digest,
         engine_url=ENGINE_URL,
-        arms={
-            "candidate": _arm("candidate", adapter, base.name),
-            "incumbent": _arm("incumbent", gate.incumbent_digest, base.name),
-            "anchor": _arm("incumbent" if gate.anchor_digest == gate.incumbent_digest else "anchor", gate.anchor_digest, base.name),
-        },
+        engine_digest=engine_digest(case.view.settings.place, case.channel),
+        arms=arm_names(base.name, adapter, gate.incumbent_digest, gate.anchor_digest),
     )
     return evaluate_job(case.view.settings.place, case.owner, case.channel, attempt, publish, job, int(case.seconds_left))
-
-
-def _arm(arm: str, digest: str | None, base: str) -> str:
-    """The engine's model name of an arm; with the digest in it no other engine can answer for this one."""
-    return adapter_name(arm, digest) if digest is not None else base
 
 
 def _judge(case: Case, test: AdapterReleaseSpec, done: Done) -> Plan:
@@ -229,6 +265,8 @@ def _seen_of(case: Case, job: JobView) -> str:
     name = f"Job {job.name}"
     if job.waiting:
         return f"{name}: {job.waiting}"
+    if job.step == Step.EVALUATE and case.view.progress is not None:
+        return f"{name}: {how_far(case.view.progress)}"
     told = condition_of(case.status.conditions, CandidateCondition.DECIDED)
     return told.message if told is not None and not job.has_started and told.message.startswith(f"{name}: ") else name
 

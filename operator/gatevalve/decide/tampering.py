@@ -35,6 +35,9 @@ MOST_TOLD, LONGEST, LONGEST_SUBJECT = 5, 200, 120
 MOST_KNOWN = 64
 """Findings that are remembered; more than can be found at once."""
 
+READERS_OF_SEALED = (Step.DRAW, Step.EVALUATE)
+"""Steps that find what somebody else has put into the sealed area."""
+
 ARMS = ("incumbentDigest", "anchorDigest")
 """Fields of PublishInput: a message that begins with one says that what is published under the digest is not what it names."""
 
@@ -237,10 +240,10 @@ def _evidence(view: View) -> Iterator[Finding]:
 
 
 def _planted(view: View) -> Iterator[Finding]:
-    """Rounds, journals and reports that an evaluation found without its mark."""
+    """Rounds, journals and reports that a drawing or an evaluation found without the seal's mark."""
     for job in view.jobs:
         said = job.termination.message if job.termination else ""
-        if job.step == Step.EVALUATE and job.exit_code == ExitCode.CONTRACT and f": {UNMARKED}" in said and _is_fresh(view, job):
+        if job.step in READERS_OF_SEALED and job.exit_code == ExitCode.CONTRACT and f": {UNMARKED}" in said and _is_fresh(view, job):
             yield Finding(ConditionReason.EVIDENCE_FORGED, f"Job {job.name}", said)
 
 

@@ -8,27 +8,28 @@ from gatevalve.contracts.reasons import Action, CandidateState, ConditionReason,
 from gatevalve.decide import entries
 from gatevalve.decide.candidate_status import found_in, status_update
 from gatevalve.decide.case import Case
+from gatevalve.decide.channel_status import Problem
 from gatevalve.decide.ends import ended
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import AppendEntry, Plan
 
 
-def after_verdict(case: Case, pinned: bool) -> Plan:
-    """What a candidate with a verdict asks for now."""
+def after_verdict(case: Case, held: Problem | None) -> Plan:
+    """What a candidate with a verdict asks for now; `held` says what keeps the channel from promoting anything."""
     verdict = case.verdict
     if verdict is None:
         return Plan()
     if verdict.action is Action.REJECT:
         return _rejected(case, verdict)
     promoted = case.log.of_candidate(case.uid, Action.PROMOTE)
-    return _promoted(case, verdict, promoted) if promoted is not None else _accepted(case, verdict, pinned)
+    return _promoted(case, verdict, promoted) if promoted is not None else _accepted(case, verdict, held)
 
 
-def _accepted(case: Case, accept: AdapterReleaseSpec, pinned: bool) -> Plan:
+def _accepted(case: Case, accept: AdapterReleaseSpec, held: Problem | None) -> Plan:
     if (change := case.overtaken_since(accept)) is not None:
         return ended(case, CandidateState.ABORTED, ConditionReason.STALE, f"{change} after it was accepted", accept)
-    if pinned:
-        return _hold(case, accept, ConditionReason.CHANNEL_PINNED, "accepted; the channel is pinned and promotes nothing")
+    if held is not None:
+        return _hold(case, accept, held[0], f"accepted; {held[1]}")
     if case.channel.approval == "Automatic":
         return _promote(case, accept, None)
     approval = case.spec.approval

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gatevalve.build.jobs import Place
-from gatevalve.contracts.files import EvidenceReport, PairRow
+from gatevalve.contracts.files import EvidenceReport, PairRow, Progress
 from gatevalve.contracts.jobs import Termination
 from gatevalve.contracts.kinds import (
     AdapterCandidateSpec,
@@ -204,3 +204,4 @@ class View:
     jobs: tuple[JobView, ...] = ()
     pool: PoolView = field(default_factory=PoolView)
     evidence: EvidenceView | None = None
+    progress: Progress | None = None

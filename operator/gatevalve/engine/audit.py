@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gatevalve.contracts.errors import ContractError, GatevalveError, IntegrityError, MissingError, StoreError
-from gatevalve.decide.audit import GivenVerdict, given_verdicts, log_problems, loss_is_told, verdict_problem
+from gatevalve.decide.audit import GivenVerdict, given_sentinels, given_verdicts, log_problems, loss_is_told, verdict_problem
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.view import EntryView, EvidenceView
 from gatevalve.engine.chain import Chain, belongs_to, compare, exported, read_link, verify_chain
@@ -89,7 +89,8 @@ async def examine(state: LogState, store: EvidenceStore | None, operator_version
     `adopting`: the channel was recreated and does nothing until its adoption is written, which lost evidence must not forbid.
     """
     problems = await asyncio.to_thread(log_problems, state)
-    found = [await _judged(given, state, store, operator_version, adopting) for given in given_verdicts(state)] if store is not None else []
+    verdicts = (*given_verdicts(state), *given_sentinels(state))
+    found = [await _judged(given, state, store, operator_version, adopting) for given in verdicts] if store is not None else []
     return Findings(
         problems=(*problems, *(problem for one in found for problem in one.problems)),
         unread=tuple(unread for one in found for unread in one.unread),
@@ -100,7 +101,7 @@ async def examine(state: LogState, store: EvidenceStore | None, operator_version
 
 async def _judged(given: GivenVerdict, state: LogState, store: EvidenceStore, operator_version: str, adopting: bool) -> Findings:
     try:
-        evidence = await _recorded(given, state, store)
+        evidence = await recorded(given, state, store)
     except StoreError as error:
         return Findings(unread=(f"the evidence of {name_of(given.test)} cannot be read: {error}",))
     if evidence.report is None and evidence.problem is None and (adopting or loss_is_told(given, state)):
@@ -109,7 +110,7 @@ async def _judged(given: GivenVerdict, state: LogState, store: EvidenceStore, op
     return Findings(problems=(problem,) if problem is not None else (), judged=1)
 
 
-async def _recorded(given: GivenVerdict, state: LogState, store: EvidenceStore) -> EvidenceView:
+async def recorded(given: GivenVerdict, state: LogState, store: EvidenceStore) -> EvidenceView:
     """The evidence that a verdict names: without report when there is none, with a problem when its bytes are others."""
     entry, digest = name_of(given.test), given.evidence.digest
     try:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
+from gatevalve.contracts.files import Progress
 from gatevalve.contracts.kinds import AdapterCandidateSpec, AdapterCandidateStatus, AdapterChannelSpec, AdapterChannelStatus
 from gatevalve.contracts.model import Contract
 from gatevalve.contracts.names import LABEL_CHANNEL, entry_name
 from gatevalve.contracts.policy import GatePolicySpec
-from gatevalve.contracts.reasons import Action, Step
+from gatevalve.contracts.reasons import Action, EntryReason, Step
 from gatevalve.decide.view import (
     CandidateView,
     ChannelView,
@@ -82,6 +83,7 @@ class Gatherer:
             jobs=jobs,
             pool=pool,
             evidence=await self._evidence(entries, jobs),
+            progress=await self._progress(entries, jobs),
         )
 
     async def _pool(self, name: str, channel: ChannelView | None) -> PoolView:
@@ -133,13 +135,23 @@ class Gatherer:
         return (await self.cluster.list(PODS, selector)).items
 
     async def _evidence(self, log: LogView, jobs: tuple[JobView, ...]) -> EvidenceView | None:
-        """Of the newest test that has no verdict yet, once its evaluation is done."""
+        """Of the newest test that has no verdict yet, or sentinel that has no end, once its evaluation is done."""
         test = _open_test(log)
         if test is None:
             return None
         entry, uid, candidate = test
-        done = [job for job in jobs if job.candidate_uid == candidate and job.step == Step.EVALUATE and job.finished and job.succeeded]
+        measured = (job for job in jobs if job.candidate_uid == candidate and job.step in (Step.EVALUATE, Step.SENTINEL))
+        done = [job for job in measured if job.finished and job.succeeded]
         return await self._read_evidence(entry, uid, done) if done else None
+
+    async def _progress(self, log: LogView, jobs: tuple[JobView, ...]) -> Progress | None:
+        """Of the evaluation that runs for the newest test without a verdict."""
+        test = _open_test(log)
+        if test is None:
+            return None
+        entry, uid, candidate = test
+        running = (job for job in jobs if job.candidate_uid == candidate and job.step == Step.EVALUATE and not job.finished)
+        return await self.evidence.progress(uid, entry) if any(running) else None
 
     async def _read_evidence(self, entry: str, uid: str, jobs: list[JobView]) -> EvidenceView | None:
         named = {(told.evidence_digest, told.pairs_digest) for job in jobs if job.termination and (told := job.termination.evidence)}
@@ -207,8 +219,11 @@ def _parsed(contract: type[C], thing: KubeObject) -> tuple[C | None, str | None]
 
 
 def _open_test(log: LogView) -> tuple[str, str, str] | None:
-    """(entry, uid of the store's paths, candidate uid) of the newest test without a verdict."""
+    """(entry, uid of the store's paths, uid in its Jobs) of the newest test without a verdict, or sentinel without an end."""
     specs = [view.spec for view in log.entries]
+    sentinel = next((spec for spec in reversed(specs) if spec.action is Action.SENTINEL), None)
+    if sentinel is not None and sentinel.sentinel is not None and sentinel.reason is EntryReason.SENTINEL_OPENED:
+        return entry_name(sentinel.channel.name, sentinel.sequence), specs[0].channel.uid, sentinel.sentinel.uid
     decided = {spec.candidate.uid for spec in specs if spec.candidate and spec.action in (Action.ACCEPT, Action.REJECT)}
     for spec in reversed(specs):
         if spec.action is Action.TEST and spec.candidate and spec.candidate.uid not in decided:

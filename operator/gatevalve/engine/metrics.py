@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gatevalve.contracts import metrics as contracts
 from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStatus, AdapterReleaseSpec, AdapterReleaseStatus, Tampering
-from gatevalve.contracts.metrics import FIRST_ENDS, PREFIX, RATIO_WINDOW, TAMPERING_REASONS, Metric
+from gatevalve.contracts.metrics import FIRST_ENDS, PREFIX, RATIO_WINDOW, SENTINEL_OUTCOMES, TAMPERING_REASONS, Metric
 from gatevalve.contracts.names import entry_name
 from gatevalve.contracts.reasons import SERVING_ACTIONS, TERMINAL_STATES, Action, CandidateCondition, ChannelCondition, ConditionReason
 from gatevalve.decide.conditions import condition_of, instant
+from gatevalve.decide.log import fold
 from gatevalve.decide.plan import CandidateStatusUpdate, ChannelStatusUpdate, Plan, ReleaseStatusUpdate, StatusUpdate
+from gatevalve.decide.sentinel_schedule import KINDS, failed_sentinel
 from gatevalve.decide.tampering import is_forgotten
 from gatevalve.decide.view import LogView, PoolView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.statuses import AnyStatus
+from gatevalve.gate.power import planned_power
 from gatevalve.io.ports import ADAPTER_CANDIDATES, ADAPTER_RELEASES
 
 
@@ -51,6 +55,9 @@ class Metrics:
     def appended(self, entry: AdapterReleaseSpec) -> None:
         """An entry was written."""
         self.counter(contracts.RELEASES_TOTAL, entry.channel.name, entry.action).inc()
+        outcome = SENTINEL_OUTCOMES.get(entry.reason) if entry.action is Action.SENTINEL else None
+        if outcome is not None and entry.sentinel is not None:
+            self.counter(contracts.SENTINELS_TOTAL, entry.channel.name, entry.sentinel.kind, outcome).inc()
 
     def written(self, update: StatusUpdate, before: AnyStatus) -> None:
         """A status was written."""
@@ -77,13 +84,19 @@ class Metrics:
         self._show_live(view.name, live)
         status = next((update.status for update in plan.statuses if isinstance(update, ChannelStatusUpdate)), view.channel.status)
         self.gauge(contracts.POLICY_UNAPPROVED, view.name).set(policy_is_unapproved(status))
+        self.gauge(contracts.ROUND_WAITING, view.name).set(round_is_waiting(status))
         if status.round is not None:
             self.gauge(contracts.TESTS_REMAINING, view.name).set(status.round.max_tests - status.round.tests)
 
     def _log(self, channel: str, log: LogView) -> None:
         self.gauge(contracts.LOG_VALID, channel).set(log.problem is None and log.finding is None)
         self.gauge(contracts.LOG_HEAD_SEQUENCE, channel).set(len(log.entries) - 1)
+        self.gauge(contracts.FROZEN, channel).set(fold(log).frozen_by is not None)
+        self.gauge(contracts.SENTINEL_FAILED, channel).set(failed_sentinel(fold(log)) is not None)
         self.gauge(contracts.LOG_UNEXPORTED, channel).set(sum(not entry.exported for entry in log.entries))
+        policy = fold(log).policy
+        if policy is not None and (seen := planned_power(policy)) is not None:
+            self.gauge(contracts.GATE_POWER_RATIO, channel).set(seen.share)
         ratio = rejection_ratio(log)
         if ratio is not None:
             self.gauge(contracts.REJECTION_RATIO, channel).set(ratio)
@@ -110,6 +123,8 @@ class Metrics:
             self.counter(contracts.RELEASES_TOTAL, channel, action)
         for verdict, reason in FIRST_ENDS:
             self.counter(contracts.CANDIDATES_TOTAL, channel, verdict, reason)
+        for kind, outcome in product(KINDS, SENTINEL_OUTCOMES.values()):
+            self.counter(contracts.SENTINELS_TOTAL, channel, kind, outcome)
         for tampering in TAMPERING_REASONS:
             self.counter(contracts.TAMPERING_TOTAL, channel, tampering)
         self.counter(contracts.RECONCILE_ERRORS_TOTAL, channel)
@@ -158,6 +173,12 @@ def policy_is_unapproved(status: AdapterChannelStatus) -> bool:
     """Whether the channel's status says that the policy which it names waits for a person's approval."""
     gate = condition_of(status.conditions, ChannelCondition.GATE_READY)
     return gate is not None and gate.reason == ConditionReason.POLICY_UNAPPROVED
+
+
+def round_is_waiting(status: AdapterChannelStatus) -> bool:
+    """Whether the channel's status says that no test can be opened for want of items."""
+    waiting = condition_of(status.conditions, ChannelCondition.ROUND_WAITING)
+    return waiting is not None and waiting.status == "True"
 
 
 def rejection_ratio(log: LogView) -> float | None:

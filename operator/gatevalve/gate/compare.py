@@ -32,7 +32,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Line(Generic[T]):
-    """The order of one field: `rank` grows with strictness; None means that another value is neither stricter nor looser."""
+    """The order of one field: `rank` grows with strictness; values of one rank, or without one, are neither stricter nor looser."""
 
     field: str
     value: Callable[[T], Any]
@@ -45,6 +45,10 @@ def _more(value: int) -> int:
 
 def _less(value: float | Fraction) -> float | Fraction:
     return -value
+
+
+def _any(number: int) -> bool:
+    return number > 0
 
 
 def _per_test(budget: RoundBudget) -> Fraction:
@@ -91,8 +95,8 @@ POLICY: tuple[Line[GatePolicySpec], ...] = (
     Line("behaviour.maxJudgeTextBasisPoints", lambda policy: policy.behaviour.max_judge_text_basis_points, _less),
     Line("behaviour.maxAvoidanceBasisPoints", lambda policy: policy.behaviour.max_avoidance_basis_points, _less),
     Line("behaviour.maxExcessNegativeFlipBasisPoints", lambda policy: policy.behaviour.max_excess_negative_flip_basis_points, _less),
-    # The screen can only refuse: with items it asks more than without, and a smaller p ends more candidates.
-    Line("futility.items", lambda policy: policy.futility.items),
+    # The screen can only refuse: with items it asks more than without, two sizes ask differently, and a smaller p ends more candidates.
+    Line("futility.items", lambda policy: policy.futility.items, _any),
     Line("futility.alphaBasisPoints", lambda policy: policy.futility.alpha_basis_points, _less),
     # 0 is never; otherwise fewer tests between two sentinels probe the gate more often.
     Line("sentinels.everyCandidates", lambda policy: policy.sentinels.every_candidates or 1_000_000, _less),
@@ -143,4 +147,7 @@ def _relation(line: Line[T], old: Any, new: Any) -> Relation:
         return Relation.EQUAL
     if line.rank is None or old is None or new is None:
         return Relation.INCOMPARABLE
-    return Relation.STRICTER if line.rank(new) > line.rank(old) else Relation.LOOSER
+    before, after = line.rank(old), line.rank(new)
+    if before == after:
+        return Relation.INCOMPARABLE
+    return Relation.STRICTER if after > before else Relation.LOOSER

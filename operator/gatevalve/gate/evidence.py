@@ -1,26 +1,26 @@
-"""Evidence: what was measured is complete, in range, and made for this test; nothing else is looked at when it is not."""
+"""Evidence: what was measured is complete, in range, and made for this test; nothing of a suite is looked at when its rows are not."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, EvidenceReport, PairRow
-from gatevalve.contracts.policy import GatePolicySpec, Suite
+from gatevalve.contracts.files import EvidenceReport, JudgeFact
+from gatevalve.contracts.policy import GatePolicySpec, Judge, Suite
 from gatevalve.contracts.reasons import Finding, Outcome
-from gatevalve.gate.inputs import Evidence, Ledger
+from gatevalve.gate.evidence_rows import Problem, named, row_problem
+from gatevalve.gate.inputs import Evidence, Ledger, measured_suites
 from gatevalve.gate.results import Check, CheckResult, found
 
-NAMED_ROWS = 3
-"""Rows that a sentence names before it only counts."""
-
-Problem = tuple[Finding, str]
+CANARIES_RIGHT_PERCENT = 95
+"""Canary pairs that a judge has to get right."""
 
 
 def sound_evidence(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> tuple[CheckResult, ...]:
-    """One result for the report's origin, one for the set of suites, and one for the rows of each suite."""
-    whole = (_origin(evidence.report, ledger), _coverage(policy, evidence, ledger))
-    return (*(_result(None, 0, problem) for problem in whole), *(_suite(policy, suite, evidence, ledger) for suite in policy.suites))
+    """One result each for the report's origin, the set of suites and the judges, and one for the rows of each suite."""
+    suites = measured_suites(policy, evidence.stage)
+    whole = (_origin(evidence.report, ledger), _coverage(suites, evidence, ledger), _judges(suites, evidence.report))
+    return (*(_result(None, 0, problem) for problem in whole), *(_suite(policy, suite, evidence, ledger) for suite in suites))
 
 
 def _result(suite: Suite | None, n: int, problem: Problem | None) -> CheckResult:
@@ -48,83 +48,38 @@ def _origin(report: EvidenceReport | None, ledger: Ledger) -> Problem | None:
     return (Finding.EVIDENCE_DIGESTS, f"The report was made for another {', '.join(foreign)}.") if foreign else None
 
 
-def _coverage(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> Problem | None:
-    wanted = {suite.name for suite in policy.suites}
+def _coverage(suites: Sequence[Suite], evidence: Evidence, ledger: Ledger) -> Problem | None:
+    wanted = {suite.name for suite in suites}
+    if not wanted:
+        return Finding.EVIDENCE_ROWS, "The report ends with a screen that the policy does not ask for."
     if unknown := sorted(set(evidence.suites) - wanted):
-        return Finding.EVIDENCE_ROWS, f"There are rows of suites that the policy does not name: {_named(unknown)}."
+        return Finding.EVIDENCE_ROWS, f"There are rows of suites that this test does not measure: {named(unknown)}."
     facts = evidence.report.suites if evidence.report else ()
     if Counter(fact.name for fact in facts) != Counter(wanted):
-        return Finding.EVIDENCE_ROWS, "The report does not list exactly the policy's suites."
-    digests = {suite.name: suite.items.digest for suite in policy.suites if suite.items.digest}
+        return Finding.EVIDENCE_ROWS, "The report does not list exactly the suites that this test measures."
+    digests = {suite.name: suite.items.digest for suite in suites if suite.items.digest}
     foreign = [fact.name for fact in facts if digests.get(fact.name, fact.sha256) != fact.sha256]
     if foreign:
-        return Finding.EVIDENCE_DIGESTS, f"Items were drawn from other files than the policy names: {_named(foreign)}."
+        return Finding.EVIDENCE_DIGESTS, f"Items were drawn from other files than the policy names: {named(foreign)}."
     sizes = [fact.name for fact in facts if fact.items != ledger.expected_items.get(fact.name)]
-    return (Finding.EVIDENCE_SIZE, f"The report states another number of items than expected: {_named(sizes)}.") if sizes else None
+    return (Finding.EVIDENCE_SIZE, f"The report states another number of items than expected: {named(sizes)}.") if sizes else None
+
+
+def _judges(suites: Sequence[Suite], report: EvidenceReport | None) -> Problem | None:
+    """Canaries have nothing to do with the candidate, so what they say of a judge is no news of sealed items."""
+    facts = report.judges if report else ()
+    judges = {suite.name: suite.judge for suite in suites if suite.judge}
+    if Counter(fact.suite for fact in facts) != Counter(judges.keys()):
+        return Finding.EVIDENCE_JUDGE, "The report does not tell of exactly one judge for each judged suite."
+    wrong = [fact.suite for fact in facts if not _reliable(judges[fact.suite], fact)]
+    return (Finding.EVIDENCE_JUDGE, f"The judge is another than the policy's, or failed its canaries: {named(wrong)}.") if wrong else None
+
+
+def _reliable(judge: Judge, fact: JudgeFact) -> bool:
+    enough = fact.canaries > 0 and fact.canaries * CANARIES_RIGHT_PERCENT <= fact.right * 100 <= fact.canaries * 100
+    return fact.model == judge.model and enough
 
 
 def _suite(policy: GatePolicySpec, suite: Suite, evidence: Evidence, ledger: Ledger) -> CheckResult:
     rows = evidence.rows(suite.name)
-    rules: tuple[Callable[[], Problem | None], ...] = (
-        lambda: _count(rows, ledger.expected_items.get(suite.name)),
-        lambda: _shape(suite, rows),
-        lambda: _range(rows),
-        lambda: _missing(suite, rows, policy.evidence.max_missing_basis_points),
-        lambda: _clusters(suite, rows, policy.evidence.min_clusters),
-    )
-    problem = next((problem for rule in rules if (problem := rule())), None)
-    return _result(suite, len(rows), problem)
-
-
-def _count(rows: Sequence[PairRow], expected: int | None) -> Problem | None:
-    twice = sorted(item for item, times in Counter(row.item for row in rows).items() if times > 1)
-    if twice:
-        return Finding.EVIDENCE_ROWS, f"Items appear more than once: {_named(twice)}."
-    if len(rows) != expected:
-        return Finding.EVIDENCE_ROWS, f"There are {len(rows)} items where {expected} are expected."
-    return None
-
-
-def _shape(suite: Suite, rows: Sequence[PairRow]) -> Problem | None:
-    short = [row.item for row in rows if not _whole(row, suite.decodes)]
-    return (Finding.EVIDENCE_ROWS, f"Rows do not hold {suite.decodes} answers of every arm: {_named(short)}.") if short else None
-
-
-def _whole(row: PairRow, decodes: int) -> bool:
-    answers = (row.scores, row.tokens, row.finishes, row.texts)
-    return all(len(answer.get(arm, ())) == decodes for answer in answers for arm in ARMS)
-
-
-def _range(rows: Sequence[PairRow]) -> Problem | None:
-    out = [row.item for row in rows if not _in_range(row)]
-    return (Finding.EVIDENCE_NUMBERS, f"A score or a token count is out of range: {_named(out)}.") if out else None
-
-
-def _in_range(row: PairRow) -> bool:
-    scores = (score for arm in ARMS for score in row.scores[arm] if score is not None)
-    tokens = (count for arm in ARMS for count in row.tokens[arm] if count is not None)
-    return all(0 <= score <= SCORE_ONE for score in scores) and all(count >= 0 for count in tokens)
-
-
-def _missing(suite: Suite, rows: Sequence[PairRow], most: int) -> Problem | None:
-    for arm in ARMS:
-        missing = sum(answer is None for row in rows for answer in _answers(suite, row, arm))
-        if missing * 10_000 > most * len(rows) * suite.decodes:
-            return Finding.EVIDENCE_MISSING, f"{missing} of {len(rows) * suite.decodes} answers of the {arm} are missing."
-    return None
-
-
-def _answers(suite: Suite, row: PairRow, arm: Arm) -> Sequence[int | None]:
-    return row.tokens[arm] if suite.role == "Behaviour" else row.scores[arm]
-
-
-def _clusters(suite: Suite, rows: Sequence[PairRow], fewest: int) -> Problem | None:
-    clusters = len({row.cluster for row in rows})
-    if suite.role == "Behaviour" or clusters >= fewest:
-        return None
-    return Finding.EVIDENCE_SIZE, f"There are {clusters} clusters where {fewest} are needed."
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_ROWS} more" if len(names) > NAMED_ROWS else ""
-    return ", ".join(names[:NAMED_ROWS]) + more
+    return _result(suite, len(rows), row_problem(suite, rows, ledger.expected_items.get(suite.name), policy.evidence))

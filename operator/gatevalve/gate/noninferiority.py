@@ -14,7 +14,7 @@ from gatevalve.gate.statistics import rate_upper, rounded
 def noninferiority(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> tuple[CheckResult, ...]:
     """Each Guard against the incumbent at guardAlphaBasisPoints."""
     alpha = policy.guard_alpha_basis_points / 10_000
-    guards = policy.with_role("Guard")
+    guards = evidence.with_role(policy, "Guard")
     return tuple(no_worse(Check.NONINFERIORITY, Finding.WORSE_THAN_MARGIN, suite, evidence, "incumbent", alpha) for suite in guards)
 
 

@@ -13,11 +13,13 @@ class Check(Explained):
     """The checks of the gate."""
 
     EVIDENCE = "Evidence", "The evidence is complete, finite, and made for this test."
+    FUTILITY = "Futility", "The screen leaves a prospect of a gain."
     SUPERIORITY = "Superiority", "The candidate beats the incumbent on the primary suite."
     NONINFERIORITY = "Noninferiority", "The candidate is no worse than the incumbent on a guard suite, within its margin."
     ANCHORED = "Anchored", "The candidate beats the anchor on the primary suite and is no worse on the guard suites, within their margins."
-    FLOOR = "Floor", "The candidate's rate on a guard suite is above its floor."
-    LENGTH_RATIO = "LengthRatio", "Replies on a behaviour suite are about as long as the incumbent's."
+    FLOORS = "Floors", "The candidate's rate on a guard suite is above its floor, and every reply to a must-pass suite is right."
+    BEHAVIOUR = "Behaviour", "Replies keep their form, and the gain is not one of length."
+    CHURN = "Churn", "The candidate loses few answers that the incumbent has right, beyond the incumbent's own noise."
     AUTHORITY = "Authority", "The log allows this candidate to be released."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gatevalve.contracts.files import SCORE_ONE, Arm, PairRow
 from gatevalve.contracts.policy import Suite
 from gatevalve.gate.inputs import Evidence
@@ -13,14 +15,18 @@ BASELINES: tuple[Arm, ...] = ("incumbent", "anchor")
 def scores(row: PairRow, arm: Arm) -> tuple[int, ...]:
     """An arm's scores of one item; a missing answer is the candidate's worst and a baseline's best."""
     missing = 0 if arm == "candidate" else SCORE_ONE
-    return tuple(missing if score is None else score for score in row.scores[arm])
+    return tuple([missing if score is None else score for score in row.scores[arm]])
 
 
 def paired_gain(evidence: Evidence, suite: Suite, against: Arm) -> ClusteredMean:
     """Mean of the items' differences, candidate less `against`, each averaged over its decodes; between -1 and 1."""
-    rows = evidence.rows(suite.name)
+    return gain_of(evidence.rows(suite.name), suite.decodes, against)
+
+
+def gain_of(rows: Iterable[PairRow], decodes: int, against: Arm) -> ClusteredMean:
+    """`paired_gain` of rows that are at hand."""
     differences = ((row.cluster, sum(scores(row, "candidate")) - sum(scores(row, against))) for row in rows)
-    return clustered_mean(differences, SCORE_ONE * suite.decodes, -1.0, 1.0)
+    return clustered_mean(differences, SCORE_ONE * decodes, -1.0, 1.0)
 
 
 def candidate_rate(evidence: Evidence, suite: Suite) -> ClusteredMean:

@@ -1,4 +1,4 @@
-"""The statistics that the checks use, from the standard library alone: clustered means, Student's t, exact bounds of a rate.
+"""The statistics that the checks use, from the standard library alone: clustered means, Student's t, exact bounds of a rate, a line.
 
 Everything up to the last square root is integer arithmetic, so the order of the rows cannot change a digit; what leaves is rounded to
 `DIGITS` so that the last bits of a machine's mathematics library cannot change a verdict.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gatevalve.contracts.errors import ContractError
@@ -85,16 +85,21 @@ def beta_quantile(p: float, a: float, b: float) -> float:
 
 
 def student_tail(t: float, freedom: int) -> float:
-    """P(T > t) of Student's t (DLMF 8.17 and Abramowitz & Stegun 26.7.1)."""
-    half = beta_cdf(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
+    """P(T > t) of Student's t (DLMF 8.17 and Abramowitz & Stegun 26.7.1), by whichever of two equal forms does not cancel."""
+    square = t * t
+    within = beta_cdf(square / (freedom + square), 0.5, freedom / 2) if square < freedom else None
+    half = (1 - within) / 2 if within is not None else beta_cdf(freedom / (freedom + square), freedom / 2, 0.5) / 2
     return half if t >= 0 else 1 - half
 
 
 @lru_cache(maxsize=256)
 def student_quantile(alpha: float, freedom: int) -> float:
-    """The t that Student's T exceeds with probability alpha, for alpha up to one half."""
-    share = beta_quantile(1 - 2 * alpha, 0.5, freedom / 2)
-    return math.sqrt(freedom * share / (1 - share))
+    """The t that Student's T exceeds with probability alpha, for alpha up to one half, by whichever of two equal forms does not cancel."""
+    if alpha > 0.25:
+        share = beta_quantile(1 - 2 * alpha, 0.5, freedom / 2)
+        return math.sqrt(freedom * share / (1 - share))
+    rest = beta_quantile(2 * alpha, freedom / 2, 0.5)
+    return math.sqrt(freedom * (1 - rest) / rest)
 
 
 def rate_lower(hits: int, n: int, alpha: float) -> float:
@@ -105,6 +110,20 @@ def rate_lower(hits: int, n: int, alpha: float) -> float:
 def rate_upper(hits: int, n: int, alpha: float) -> float:
     """One-sided upper bound of a rate at confidence 1 - alpha (Clopper & Pearson 1934)."""
     return 1.0 if hits == n else rounded(beta_quantile(1 - alpha, hits + 1, n - hits))
+
+
+def intercept_weights(values: Sequence[float]) -> tuple[float, ...]:
+    """Weights of the observations in the intercept of least squares on `values`: 1/n - mean * (x - mean) / Σ (x - mean)²; 1/n where all
+    values are the same, which leaves the mean.
+
+    Source: the normal equations of a straight line; the intercept is then the sum of weight times observation.
+    """
+    n = len(values)
+    if min(values) == max(values):
+        return (1 / n,) * n
+    mean = math.fsum(values) / n
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return tuple(1 / n - mean * (value - mean) / squares for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +156,16 @@ class ClusteredMean:
         value rises, t² * range / clusters as in Bernstein's inequality; and what clusters that never showed may hide
         (zero failures in Clopper & Pearson 1934). Without the last two, values that hardly vary would prove anything.
         """
+        return rounded(max(self.low, min(self.t_bound(alpha), self.mean - self._unseen(alpha))))
+
+    def t_bound(self, alpha: float) -> float:
+        """The lower bound by its first two parts alone, for alpha up to one half: Student's t, and never rising when a value falls."""
         t = student_quantile(alpha, self.clusters - 1)
-        return rounded(max(self.low, self.mean - max(t * self.standard_error, self._reach(t), self._unseen(alpha))))
+        return rounded(self.mean - max(t * self.standard_error, self._reach(t)))
+
+    def turned(self) -> ClusteredMean:
+        """The same of the values' negatives."""
+        return replace(self, mean=-self.mean, low=-self.high, high=-self.low)
 
     def cautious_lower_bound(self, alpha: float) -> float:
         """The lower bound for values near their ceiling, where rare great losses skew the mean and Student's t is too sure.
@@ -172,7 +199,7 @@ def clustered_mean(values: Iterable[tuple[str, int]], one: int, low: float, high
         raise ContractError("clusters", f"{clusters} clusters show no variance", "give a suite of at least two clusters")
     squares = sum((items * sums[cluster] - sizes[cluster] * total) ** 2 for cluster in sums)
     return ClusteredMean(
-        mean=rounded(total / (items * one)),
+        mean=total / (items * one),
         standard_error=math.sqrt(clusters * squares / (clusters - 1)) / (items * items * one),
         items=items,
         clusters=clusters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gatevalve.contracts.policy import GatePolicySpec
+from gatevalve.contracts.policy import GatePolicySpec, Suite
 from gatevalve.contracts.reasons import Finding
 from gatevalve.gate.inputs import Evidence, Ledger
 from gatevalve.gate.results import Check, CheckResult, measured, points
@@ -15,13 +15,15 @@ def superiority(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> t
 
     `p < alpha` is asked as `lower bound > 0`, which is the same where the t test rules and stricter where values hardly vary.
     """
-    gain = paired_gain(evidence, policy.primary, "incumbent")
     alpha = policy.round.alpha_per_test()
+    return tuple(_better(suite, paired_gain(evidence, suite, "incumbent"), alpha) for suite in evidence.with_role(policy, "Primary"))
+
+
+def _better(suite: Suite, gain: ClusteredMean, alpha: float) -> CheckResult:
     bound = gain.lower_bound(alpha)
-    least = (policy.primary.min_effect_basis_points or 0) / 10_000
+    least = (suite.min_effect_basis_points or 0) / 10_000
     finding = Finding.EFFECT_TOO_SMALL if gain.mean < least else Finding.OK if bound > 0 else Finding.NOT_SIGNIFICANT
-    sentence = _sentence(gain, alpha, bound, least)
-    return (measured(Check.SUPERIORITY, policy.primary, finding, gain.mean, bound, gain.items, sentence),)
+    return measured(Check.SUPERIORITY, suite, finding, gain.mean, bound, gain.items, _sentence(gain, alpha, bound, least))
 
 
 def _sentence(gain: ClusteredMean, alpha: float, bound: float, least: float) -> str:

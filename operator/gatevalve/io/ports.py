@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gatevalve.contracts import names
-from gatevalve.contracts.files import EvidenceReport, PairRow
+from gatevalve.contracts.files import EvidenceReport, PairRow, Progress
 from gatevalve.contracts.serving import PodReport, SignedDocument
 
 KubeObject = dict[str, Any]
@@ -139,4 +139,8 @@ class EvidenceStore(Protocol):
 
     async def recorded(self, channel_uid: str, test_entry: str, report_digest: str) -> Evidence:
         """The evidence that an entry names by its report's digest; raises as `read`, and MissingError when the store lacks it."""
+        ...
+
+    async def progress(self, channel_uid: str, test_entry: str) -> Progress | None:
+        """How far the evaluation of a test says it is; None when it does not say, or the store does not answer at once."""
         ...

@@ -23,8 +23,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError, MissingError, StoreError
-from gatevalve.contracts.files import EvidenceReport, PairRow
-from gatevalve.contracts.names import SEQUENCE_DIGITS, evidence_dir, log_file
+from gatevalve.contracts.files import EvidenceReport, PairRow, Progress
+from gatevalve.contracts.names import SEQUENCE_DIGITS, evidence_dir, log_file, progress_file
 from gatevalve.io.ports import Evidence
 
 STORE_SECONDS = 10.0
@@ -32,6 +32,9 @@ EVIDENCE_SECONDS = 2.0
 """So long a reconcile, and a way back with it, waits for evidence that is being read; the reading goes on, and the next one asks again."""
 WHOLE_SECONDS = 120.0
 """The longest wait for one test's evidence where nobody waits for the answer."""
+PROGRESS_SECONDS = 1.0
+"""So long a reconcile waits to hear how far an evaluation is; what it does depends on nothing that is said there."""
+PROGRESS_BYTES = 4096
 KEPT_SECONDS = 60.0
 """Evidence that was read after nobody waited any more is kept so long for whoever asks again."""
 REPORT_BYTES = 1 << 20
@@ -145,6 +148,8 @@ class SealedEvidence:
         self._area = area
         self._reader = ThreadPoolExecutor(1, "evidence")
         self._readings: dict[Named, asyncio.Future[Evidence]] = {}
+        self._looker = ThreadPoolExecutor(1, "progress")
+        self._looks: dict[str, asyncio.Future[Progress | None]] = {}
 
     async def read(self, channel_uid: str, test_entry: str, report_digest: str, pairs_digest: str) -> Evidence:
         """The evidence of a test, verified against the digests that its Job named."""
@@ -153,6 +158,27 @@ class SealedEvidence:
     async def recorded(self, channel_uid: str, test_entry: str, report_digest: str) -> Evidence:
         """The evidence that an entry names by its report's digest; the report names the pairs."""
         return await self._joined((evidence_dir(channel_uid, test_entry), report_digest, None), WHOLE_SECONDS)
+
+    def lying(self, directory: str) -> tuple[str, Evidence]:
+        """The evidence that lies in a directory which no entry names, and its report's digest; the report names the pairs."""
+        digest = sha256(self._area.read(f"{directory}/{REPORT_FILE}", REPORT_BYTES))
+        return digest, self._read(directory, digest, None)
+
+    async def progress(self, channel_uid: str, test_entry: str) -> Progress | None:
+        """How far the evaluation of a test says it is. Nobody waits for it: a store that hangs holds one thread, and nothing else."""
+        name = progress_file(channel_uid, test_entry)
+        look = self._looks.get(name)
+        if look is None:
+            look = self._looks[name] = asyncio.get_running_loop().run_in_executor(self._looker, self._progress, name)
+            look.add_done_callback(lambda _: self._looks.pop(name))
+        done, _ = await asyncio.wait((look,), timeout=PROGRESS_SECONDS)
+        return look.result() if done else None
+
+    def _progress(self, name: str) -> Progress | None:
+        try:
+            return Progress.parse_json(self._area.read(name, PROGRESS_BYTES))
+        except (StoreError, ContractError):
+            return None
 
     async def _joined(self, named: Named, seconds: float) -> Evidence:
         """Wait for the one reading of a test, which goes on when the wait is over; raises StoreError when that is so."""

@@ -16,7 +16,7 @@ TARGET = 'namespace="team", pod="operator-1"'
 HIGH, LOW, UNSURE, NO_ACCEPT = "RejectionRateHigh", "RejectionRateLow", "InconclusiveRateHigh", "NoAccept"
 CAPTURE, BACK, DIVERGED, UNAPPROVED = "CaptureBroken", "RolledBack", "PodsDiverged", "PolicyUnapproved"
 INVALID, UNVERIFIED, FOREIGN, TAMPERED, ROUND = "LogInvalid", "LogUnverified", "UnauthorizedAdapter", "Tampering", "UnauthorizedRequests"
-SILENT, ERRORS = "OperatorSilent", "ReconcileErrors"
+SILENT, ERRORS, FROZEN, PROBED = "OperatorSilent", "ReconcileErrors", "Frozen", "SentinelFailed"
 
 
 def of(metric: str, target: str = TARGET, **labels: str) -> str:
@@ -39,7 +39,7 @@ ROLLBACK = channel("releases_total", action="Rollback")
 FORGED, TRIED = channel("tampering_total", reason="DocumentForged"), channel("tampering_total", reason="UnauthorizedRequest")
 LOG, VERIFIED, RECONCILED = channel("log_valid"), channel("log_verified_timestamp_seconds"), of("last_reconcile_timestamp_seconds")
 PODS, ADAPTERS, POLICY = channel("pods_diverged"), channel("unauthorized_adapters"), channel("policy_unapproved")
-FAILURES = channel("reconcile_errors_total")
+FAILURES, HELD, PROBE = channel("reconcile_errors_total"), channel("frozen"), channel("sentinel_failed")
 
 
 def another_pod(series: str) -> str:
@@ -58,7 +58,8 @@ COUNTERS = (
 def quiet(steps: int, seconds: int) -> dict[str, str]:
     """An operator with one channel on which nothing ever happens."""
     now = f"0+{seconds}x{steps}"
-    return dict.fromkeys([*COUNTERS, PODS, ADAPTERS, POLICY], f"0x{steps}") | {LOG: f"1x{steps}", VERIFIED: now, RECONCILED: now}
+    told = {LOG: f"1x{steps}", VERIFIED: now, RECONCILED: now}
+    return dict.fromkeys([*COUNTERS, PODS, ADAPTERS, POLICY, HELD, PROBE], f"0x{steps}") | told
 
 
 def followed_by_another() -> dict[str, str | None]:
@@ -145,6 +146,10 @@ CASES: dict[str, Case] = {
     "a rollout takes twelve minutes": Case({PODS: "0x9 1x12 0x580"}, "22m", nearly=DIVERGED),
     "a looser policy waits for twenty minutes": Case({POLICY: "0x9 1x590"}, "31m", (UNAPPROVED,)),
     "a looser policy is approved after ten minutes": Case({POLICY: "0x9 1x9 0x580"}, "31m", nearly=UNAPPROVED),
+    "the channel is frozen": Case({HELD: "0x9 1x590"}, "15m", (FROZEN,)),
+    "a freeze is lifted before the next look": Case({HELD: "0x9 1 0x590"}, "10m", nearly=FROZEN),
+    "a sentinel fails": Case({PROBE: "0x9 1x590"}, "15m", (PROBED,)),
+    "another sentinel of the kind passes before the next look": Case({PROBE: "0x9 1 0x590"}, "10m", nearly=PROBED),
     "the log is invalid": Case({LOG: "1x9 0x590"}, "15m", (INVALID,)),
     "the log is invalid for one look": Case({LOG: "1x9 0 1x590"}, "10m", nearly=INVALID),
     "an engine holds a foreign adapter": Case({ADAPTERS: "0x9 2x590"}, "15m", (FOREIGN,)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +16,23 @@ from prometheus_client import CollectorRegistry
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import StoreError
+from gatevalve.contracts.files import Progress
 from gatevalve.contracts.kinds import AdapterChannelStatus, CandidateRef
-from gatevalve.contracts.names import KEYS_CONFIGMAP, LABEL_ATTEMPT, LABEL_CANDIDATE_UID, LABEL_CHANNEL, LABEL_STEP, evidence_dir
+from gatevalve.contracts.names import (
+    KEYS_CONFIGMAP,
+    LABEL_ATTEMPT,
+    LABEL_CANDIDATE_UID,
+    LABEL_CHANNEL,
+    LABEL_STEP,
+    evidence_dir,
+    progress_file,
+)
 from gatevalve.contracts.reasons import Action
 from gatevalve.contracts.serving import ChannelDocument, Route
 from gatevalve.decide.plan import Plan
 from gatevalve.decide.view import View
 from gatevalve.engine.engine import Engine, Ports
+from gatevalve.io import store
 from gatevalve.io.ports import (
     ADAPTER_CANDIDATES,
     ADAPTER_CHANNELS,
@@ -411,6 +423,82 @@ async def test_evidence_is_read_once_its_job_has_said_what_it_is(scene: Scene) -
     evidence = (await scene.view()).evidence
     assert evidence is not None
     assert (evidence.test_entry, evidence.digest, evidence.problem) == ("support-000001", said["evidenceDigest"], None)
+
+
+def put_running(scene: Scene, uid: str = "c-uid") -> None:
+    put_job(scene, uid=uid)
+    job = scene.cluster.objects[JOBS.plural, "c1-evaluate-1"]
+    scene.cluster.put(JOBS, {**job, "status": {"active": 1, "startTime": AT}})
+
+
+def put_progress(scene: Scene, raw: bytes) -> None:
+    path = scene.root / "sealed" / progress_file(CHANNEL_UID, "support-000001")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(raw)
+
+
+FAR = Progress(answered=120, of=960, per_second="14.2", seconds_left=59)
+
+
+async def test_progress_is_read_while_the_evaluation_runs(scene: Scene) -> None:
+    open_test(scene)
+    put_progress(scene, FAR.canonical())
+    assert (await scene.view()).progress is None
+    put_running(scene)
+    assert (await scene.view()).progress == FAR
+    put_job(scene)
+    assert (await scene.view()).progress is None
+
+
+async def test_another_candidates_evaluation_is_not_this_tests_progress(scene: Scene) -> None:
+    open_test(scene)
+    put_progress(scene, FAR.canonical())
+    put_running(scene, uid="another")
+    assert (await scene.view()).progress is None
+
+
+SILENT: dict[str, bytes] = {
+    "no JSON": b"{",
+    "another file": b'{"version":1}',
+    "a rate that is no number": FAR.canonical().replace(b"14.2", b"soon"),
+    "fewer than none": FAR.canonical().replace(b"120", b"-1"),
+    "more than it may hold": b" " * 5000 + FAR.canonical(),
+    "an extra word": FAR.canonical().replace(b"{", b'{"score":1,'),
+}
+
+
+@pytest.mark.parametrize("raw", SILENT.values(), ids=SILENT)
+async def test_a_file_that_is_no_progress_says_nothing(raw: bytes, scene: Scene) -> None:
+    open_test(scene)
+    put_running(scene)
+    put_progress(scene, raw)
+    assert (await scene.view()).progress is None
+
+
+async def test_a_running_evaluation_that_says_nothing_yet_has_no_progress(scene: Scene) -> None:
+    open_test(scene)
+    put_running(scene)
+    assert (await scene.view()).progress is None
+
+
+async def test_nobody_waits_for_progress_that_a_store_does_not_hand_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_test(scene)
+    put_running(scene)
+    put_progress(scene, FAR.canonical())
+    hung, real = threading.Event(), scene.sealed._area.read
+    monkeypatch.setattr(store, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr(scene.sealed._area, "read", lambda name, limit: (hung.wait(20), real(name, limit))[1])
+    assert [(await scene.view()).progress for _ in range(3)] == [None] * 3
+    hung.set()
+    assert await eventually_told(scene) == FAR
+
+
+async def eventually_told(scene: Scene) -> Progress | None:
+    for _ in range(100):
+        if (told := (await scene.view()).progress) is not None:
+            return told
+        await asyncio.sleep(0.05)
+    return None
 
 
 async def test_a_test_with_a_verdict_needs_no_evidence_any_more(scene: Scene) -> None:

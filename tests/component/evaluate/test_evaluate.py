@@ -348,10 +348,10 @@ def said_by_the_job(root: Path, url: str, monkeypatch: pytest.MonkeyPatch, capfd
 def test_nothing_of_a_sealed_item_leaves_the_pod_when_a_verifier_breaks_over_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(question: object, replies: object, task: object) -> object:
-        raise RuntimeError(f"cannot score {question}")
+    def broken(task: object, item: object, replies: object) -> object:
+        raise RuntimeError(f"cannot score {item}")
 
-    monkeypatch.setattr("gatevalve_trainer.evaluate.main.answer_of", broken)
+    monkeypatch.setattr("gatevalve_trainer.evaluate.answering.verified", broken)
     with ChatEngine(MODELS, honest) as engine:
         said = said_by_the_job(tmp_path, engine.url, monkeypatch, capfd)
     assert '"reason":"RuntimeError"' in said

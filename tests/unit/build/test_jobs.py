@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from support.world import World, channel_spec
+from gatevalve.contracts.policy import GatePolicySpec, Items, TrafficItems
+from support.world import ITEMS, World, channel_spec, digest, policy
 
 ENV = [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "VLLM_HOST_IP", "value": "0.0.0.0"}, {"name": "HOME", "value": "/root"}]
 
 
-def pod_of(step: str, **channel: Any) -> dict[str, Any]:
+def pod_of(step: str, rules: GatePolicySpec | None = None, **channel: Any) -> dict[str, Any]:
     """The Pod of a step's Job."""
-    world = World(spec=channel_spec(**channel))
+    world = World(spec=channel_spec(**channel), policy=rules or policy())
     world.run()
     world.apply("monday")
     world.run()
@@ -54,8 +55,8 @@ def test_the_evaluation_engine_stays_on_the_loopback_whatever_the_channel_says()
 
 
 def test_containers_with_keys_see_nothing_of_the_channels_variables() -> None:
-    seen = environments("evaluate") | environments("snapshot")
-    assert all("OMP_NUM_THREADS" not in in_force(seen[name]) for name in ("publish", "evaluate", "snapshot"))
+    seen = environments("evaluate") | environments("snapshot") | environments("draw")
+    assert all("OMP_NUM_THREADS" not in in_force(seen[name]) for name in ("publish", "evaluate", "snapshot", "draw"))
 
 
 def volumes_seen(step: str) -> dict[str, dict[str, bool]]:
@@ -65,6 +66,7 @@ def volumes_seen(step: str) -> dict[str, dict[str, bool]]:
 
 
 SEEN: dict[str, dict[str, dict[str, bool]]] = {
+    "draw": {"draw": {"data": True, "sealed": False}},
     "snapshot": {"snapshot": {"data": False, "models": True}},
     "train": {"train": {"data": False, "models": True}},
     "evaluate": {
@@ -80,6 +82,30 @@ def test_a_container_sees_only_the_volumes_that_its_work_needs(step: str) -> Non
     assert volumes_seen(step) == SEEN[step]
 
 
+def data_paths(step: str, rules: GatePolicySpec) -> dict[str, list[tuple[str, bool]]]:
+    """Paths below the data area that each container of a step mounts under a policy, with whether they are read-only."""
+    found = containers(pod_of(step, rules=rules))
+    return {
+        name: [(item["subPath"], item["readOnly"]) for item in container["volumeMounts"] if item["name"] == "data"]
+        for name, container in found.items()
+    }
+
+
+CAPTURED = policy().model_copy(
+    update={"suites": (policy().primary.model_copy(update={"items": Items(traffic=TrafficItems(min=ITEMS))}), *policy().suites[1:])}
+)
+
+
+@pytest.mark.parametrize("step", ["draw", "evaluate"])
+def test_traffic_is_read_by_who_draws_items_and_only_for_a_policy_that_asks_for_it(step: str) -> None:
+    assert data_paths(step, policy())[step] == [("suites", True)]
+    assert data_paths(step, CAPTURED)[step] == [("suites", True), ("channel-1/traffic", True)]
+
+
+def test_training_never_sees_traffic() -> None:
+    assert [path for path, _ in data_paths("train", CAPTURED)["train"] if "traffic" in path] == []
+
+
 def test_the_engine_loads_its_arms_from_the_pods_own_directory() -> None:
     pod = pod_of("evaluate")
     args = containers(pod)["engine"]["args"]
@@ -89,12 +115,38 @@ def test_the_engine_loads_its_arms_from_the_pods_own_directory() -> None:
     assert next(volume for volume in pod["volumes"] if volume["name"] == "arms") == {"name": "arms", "emptyDir": {}}
 
 
-@pytest.mark.parametrize("step", ["snapshot", "train", "evaluate"])
-def test_only_the_evaluator_mounts_sealed_items_and_only_those_that_split_hold_keys(step: str) -> None:
+@pytest.mark.parametrize("step", ["draw", "snapshot", "train", "evaluate"])
+def test_only_who_draws_and_evaluates_mounts_sealed_items_and_only_those_that_split_hold_keys(step: str) -> None:
     pod = pod_of(step)
     holders = {name: [item["name"] for item in each["env"] if "valueFrom" in item] for name, each in containers(pod).items()}
-    wanted = {"snapshot": ["GATEVALVE_SPLIT_KEY"], "evaluate": ["GATEVALVE_SPLIT_KEY", "GATEVALVE_SEAL_SEED"]}
+    both = ["GATEVALVE_SPLIT_KEY", "GATEVALVE_SEAL_SEED"]
+    wanted = {"draw": both, "snapshot": both[:1], "evaluate": both}
     assert {name: keys for name, keys in holders.items() if keys} == ({step: wanted[step]} if step in wanted else {})
-    assert any(volume["name"] == "sealed" for volume in pod["volumes"]) == (step == "evaluate")
+    assert any(volume["name"] == "sealed" for volume in pod["volumes"]) == (step in ("draw", "evaluate"))
     assert pod["automountServiceAccountToken"] is False
     assert pod.get("shareProcessNamespace", False) is False
+
+
+def with_judge() -> GatePolicySpec:
+    """The world's policy with a judge in place of the Guard's verifier."""
+    spec = policy().wire()
+    canaries = {"uri": "suites/canaries.jsonl", "digest": digest("canaries")}
+    del spec["suites"][1]["verifier"]
+    spec["suites"][1]["judge"] = {"url": "https://judge.example/v1", "model": "judge-70b", "canaries": canaries}
+    return GatePolicySpec.parse(spec)
+
+
+def test_only_the_evaluator_holds_a_judges_key_and_only_where_a_suite_has_a_judge() -> None:
+    world = World(policy=with_judge())
+    world.run()
+    world.apply("monday")
+    world.run()
+    keys = {
+        name: item["valueFrom"]
+        for job in world.jobs.values()
+        for name, each in containers(job.manifest["spec"]["template"]["spec"]).items()
+        for item in each["env"]
+        if item["name"] == "GATEVALVE_JUDGE_API_KEY"
+    }
+    assert keys == {"evaluate": {"secretKeyRef": {"name": "gatevalve-judge", "key": "api-key", "optional": True}}}
+    assert "GATEVALVE_JUDGE_API_KEY" not in str(pod_of("evaluate"))

@@ -36,7 +36,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     },
     **{f"the state {state}": {"state": state} for state in VERDICTS},
 }
-STAGES = ["queued", "snapshot", "train", "evaluate", "decided"]
+STAGES = ["queued", "draw", "snapshot", "train", "evaluate", "decided"]
 
 
 @cache
@@ -99,7 +99,7 @@ def test_the_candidate_goes_the_same_way_although_its_status_names(sentence: str
     assert status.evidence.uri != "elsewhere"
 
 
-@pytest.mark.parametrize("stage", ["snapshot", "train", "evaluate"])
+@pytest.mark.parametrize("stage", ["draw", "snapshot", "train", "evaluate"])
 def test_facts_that_name_another_incumbent_end_the_candidate_at_most(stage: str) -> None:
     world, uid = at(stage)
     world.forge(uid, facts={**FACTS, "incumbentEntry": entry(0)})

@@ -53,7 +53,7 @@ def test_an_artifact_candidate_is_fetched_instead_of_trained():
     uid = world.apply("made-elsewhere", train=None, artifact={"uri": "file:///gatevalve/data/inbox/a1", "digest": digest("a1")})
     world.run()
     assert world.state(uid) == "Promoted"
-    assert {job.view.step for job in world.jobs.values()} == {"fetch", "evaluate"}
+    assert {job.view.step for job in world.jobs.values()} == {"draw", "fetch", "evaluate"}
 
 
 def test_candidates_go_one_at_a_time_oldest_first_each_from_the_incumbent_of_its_turn():

@@ -15,8 +15,10 @@ from gatevalve.contracts.kinds import AdapterCandidateStatus, AdapterChannelStat
 from gatevalve.contracts.metrics import FIRST_ENDS, METRICS, REFUSALS, TAMPERING_REASONS
 from gatevalve.contracts.reasons import Action, CandidateState, ChannelCondition, ConditionReason, EntryReason, Verdict
 from gatevalve.contracts.serving import EngineLimits, PodReport
+from gatevalve.decide import entries
 from gatevalve.decide import plan as plans
 from gatevalve.decide.conditions import with_condition
+from gatevalve.decide.log import fold
 from gatevalve.decide.view import ChannelView, LogView, ObjectMeta, PodView, PoolView, View
 from gatevalve.engine.cache import ObjectCache
 from gatevalve.engine.metrics import Metrics
@@ -189,7 +191,45 @@ def test_a_policy_is_unapproved_when_the_channel_says_so(told: Told, reason: Con
     assert told.value("policy_unapproved") == POLICIES[reason]
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_round_waits_when_the_channel_says_so(told: Told, waits: bool) -> None:
+    seen = view()
+    assert seen.channel is not None
+    reason = ConditionReason.ITEM_SUPPLY if waits else ConditionReason.AS_EXPECTED
+    status = AdapterChannelStatus(conditions=with_condition((), ChannelCondition.ROUND_WAITING, waits, reason, "", seen.now, 1))
+    told.metrics.observed(seen, plans.Plan(statuses=(plans.ChannelStatusUpdate("support", seen.channel.meta.uid, status),)))
+    assert told.value("round_waiting") == waits
+
+
+# ---- freezes
+
+
+def test_a_channel_is_frozen_from_its_freeze_until_it_is_lifted(told: Told) -> None:
+    it = world.World()
+    it.run()
+    assert shown(told, it) == 0
+    it._append(entries.freeze_entry(it.view(), fold(it.view().log), EntryReason.SENTINEL_FAILED, "wrong"), exported=True)
+    assert shown(told, it) == 1
+    it._append(entries.unfreeze_entry(it.view(), fold(it.view().log), it.log[-1].spec), exported=True)
+    assert shown(told, it) == 0
+
+
+def shown(told: Told, it: world.World) -> float | None:
+    """What the metric says of the world as it is."""
+    told.metrics.observed(it.view(), plans.Plan())
+    return told.value("frozen")
+
+
 # ---- verification, and the end of a channel
+
+
+def test_the_power_of_the_policy_in_force_is_shown_and_nothing_while_there_is_none(told: Told) -> None:
+    told.metrics.observed(view(), plans.Plan())
+    assert told.value("gate_power_ratio") is None
+    lived = world.World()
+    lived.run()
+    told.metrics.observed(view(log=LogView(tuple(lived.log))), plans.Plan())
+    assert told.value("gate_power_ratio") == pytest.approx(0.12, abs=0.01)
 
 
 def test_the_time_of_the_last_whole_verification_is_shown_and_nothing_before_it(told: Told) -> None:

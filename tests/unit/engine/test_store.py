@@ -205,6 +205,7 @@ def row(item: str) -> dict[str, Any]:
         "tokens": {arm: [3] for arm in arms},
         "finishes": {arm: ["stop"] for arm in arms},
         "texts": {arm: [DIGEST] for arm in arms},
+        "failures": {arm: [None] for arm in arms},
     }
 
 

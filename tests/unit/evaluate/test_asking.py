@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -5,13 +6,15 @@ import pytest
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError
-from gatevalve.contracts.files import Item
-from gatevalve_trainer.evaluate.answers import answer_of
-from gatevalve_trainer.evaluate.engine import Replies, Reply, Unusable, replies_of, request_body
-from gatevalve_trainer.evaluate.progress import Progress
-from gatevalve_trainer.evaluate.schedule import Question, arm_models, questions
-from gatevalve_trainer.evaluate.suites import Keys, load_suites
-from gatevalve_trainer.store import Area
+from gatevalve.contracts.files import Item, Likelihood, Progress
+from gatevalve.contracts.policy import Judge
+from gatevalve_trainer.evaluate.answers import behaviour_answer, scored_answer, verified
+from gatevalve_trainer.evaluate.engine import Replies, Reply, Unusable, chat_body, logprobs_of, replies_of, scoring_body
+from gatevalve_trainer.evaluate.progress import Pace
+from gatevalve_trainer.evaluate.rounds import Areas, Keys
+from gatevalve_trainer.evaluate.schedule import Question, arm_models, units
+from gatevalve_trainer.evaluate.style import style_of
+from gatevalve_trainer.evaluate.suites import load_suites
 from gatevalve_trainer.tasks import exact_match
 from gatevalve_trainer.tasks.plugin import Task, single_turn
 from support.evaluation import SEAL, SPLIT, job, policy, write_suites
@@ -19,14 +22,15 @@ from support.evaluation import SEAL, SPLIT, job, policy, write_suites
 ARMS = {"candidate": "c", "incumbent": "i", "anchor": "base"}
 GUARD = policy().suites[1]
 ITEM = single_turn("Last of: Ann Ben", "Ben")
+WEIGHED = Likelihood(candidate=-1, incumbent=-2, anchor=-3, k3_incumbent=1, k3_anchor=2)
 QUESTION = Question(GUARD, ITEM, "candidate", "c", 7)
 
 
 def asked(root: Path, **arms: str) -> list[tuple[str, str, str]]:
     write_suites(root)
     work = job(root, arms=ARMS | arms)
-    suites = load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, SPLIT))
-    return [(question.item.id, question.arm, question.model) for question in questions(work, suites)]
+    suites = load_suites(work, Areas.of(work), Keys(SEAL, SPLIT))
+    return [(question.item.id, question.arm, question.model) for unit in units(work, suites) for question in unit]
 
 
 def test_every_item_is_asked_of_every_arm_before_the_next_item(tmp_path: Path) -> None:
@@ -50,6 +54,26 @@ def test_only_incumbent_and_anchor_share_answers(arms: dict[str, str], speakers:
     assert len(asked(tmp_path, **arms)) == 80 * len(speakers)
 
 
+def test_the_screen_is_asked_of_candidate_and_incumbent_only(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    work = job(tmp_path, arms=ARMS, policy=policy(futility={"items": 20, "alphaBasisPoints": 5000}))
+    found = [unit[0] for unit in units(work, load_suites(work, Areas.of(work), Keys(SEAL, SPLIT)))]
+    assert {question.arm for question in found if question.suite.name == "screen"} == {"candidate", "incumbent"}
+    assert found[0].suite.name == "screen"
+
+
+def test_all_arms_of_an_item_that_a_judge_compares_are_one_unit(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    work = job(tmp_path, arms=ARMS)
+    judge = {"url": "http://judge", "model": "m", "canaries": {"uri": "suites/canaries.jsonl", "digest": sha256(b"")}}
+    judged = GUARD.model_copy(update={"verifier": None, "judge": Judge.parse(judge)})
+    loaded = [replace(each, suite=judged) for each in load_suites(work, Areas.of(work), Keys(SEAL, SPLIT)) if each.suite == GUARD]
+    found = list(units(work, loaded))
+    assert len(found) == 30
+    assert [[question.arm for question in unit] for unit in found] == [["candidate", "incumbent", "anchor"]] * 30
+    assert all(len({question.item.id for question in unit}) == 1 for unit in found)
+
+
 WRONG_ARMS = {"an arm too few": {"candidate": "c", "incumbent": "i"}, "an arm too many": ARMS | {"judge": "j"}, "no arm": {}}
 
 
@@ -60,7 +84,7 @@ def test_exactly_three_arms_are_named(arms: dict[str, str]) -> None:
 
 
 def test_a_request_asks_for_all_decodes_and_switches_every_filter_off() -> None:
-    assert request_body(QUESTION) == {
+    assert chat_body(QUESTION) == {
         "model": "c",
         "messages": [{"role": "user", "content": "Last of: Ann Ben"}],
         "n": 1,
@@ -80,8 +104,8 @@ def choice(index: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_decodes_are_taken_in_the_order_of_their_index() -> None:
-    found = replies_of({"choices": [choice(1), choice(0, finish_reason="length", token_ids=[])]}, 2)
-    assert found == (Reply("text 0", 0, "length"), Reply("text 1", 2, "stop"))
+    found = replies_of({"prompt_token_ids": [7, 8], "choices": [choice(1), choice(0, finish_reason="length", token_ids=[])]}, 2)
+    assert found == (Reply("text 0", "length", (7, 8), ()), Reply("text 1", "stop", (7, 8), (1, 2)))
 
 
 UNUSABLE: dict[str, Any] = {
@@ -97,48 +121,95 @@ UNUSABLE: dict[str, Any] = {
     "a choice without token ids": {"choices": [choice(0), choice(1, token_ids=None)]},
     "a choice whose token ids are text": {"choices": [choice(0), choice(1, token_ids="12")]},
     "a choice whose end is a number": {"choices": [choice(0), choice(1, finish_reason=3)]},
+    "no token ids of the prompt": {"prompt_token_ids": None, "choices": [choice(0), choice(1)]},
+    "a choice whose token ids are no numbers": {"choices": [choice(0), choice(1, token_ids=["1"])]},
     "a choice without an index": {"choices": [choice(0), {"message": {"content": "x"}, "token_ids": [], "finish_reason": "stop"}]},
 }
 
 
 @pytest.mark.parametrize("body", UNUSABLE.values(), ids=UNUSABLE)
 def test_a_completion_that_is_not_the_decodes_asked_for_is_unusable(body: Any) -> None:
+    whole = {"prompt_token_ids": [7], **body} if isinstance(body, dict) else body
     with pytest.raises(Unusable):
-        replies_of(body, 2)
+        replies_of(whole, 2)
 
 
 def boom(item: Item, text: str) -> float:
     raise RuntimeError("boom")
 
 
-RIGHT, WRONG = Reply("Ben", 3, "stop"), Reply("Ann", 4, "length")
-SCORED: dict[str, tuple[Replies, Task | None, tuple[Any, ...], tuple[Any, ...]]] = {
-    "right and wrong": ((RIGHT, WRONG), exact_match.TASK, (1_000_000, 0), (3, 4)),
-    "a missing reply is missing everywhere": ((None, RIGHT), exact_match.TASK, (None, 1_000_000), (None, 3)),
-    "a verifier that raises makes a missing answer, not a 0": ((RIGHT,), Task("t", boom), (None,), (None,)),
-    "parts of a point are millionths": ((RIGHT,), Task("t", lambda item, text: 1 / 3), (333_333,), (3,)),
-    "without a verifier only form is kept": ((RIGHT, None), None, (None, None), (3, None)),
+RIGHT, WRONG = Reply("Ben", "stop", (7, 8), (1, 2, 3)), Reply("Ann", "length", (7, 8), (1, 2, 3, 4))
+SCORED: dict[str, tuple[Replies, Task, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]] = {
+    "right and wrong": ((RIGHT, WRONG), exact_match.TASK, (1_000_000, 0), (3, 4), (None, None)),
+    "a missing reply is missing everywhere": ((None, RIGHT), exact_match.TASK, (None, 1_000_000), (None, 3), ("Engine", None)),
+    "a verifier that raises makes a missing answer, not a 0": ((RIGHT,), Task("t", boom), (None,), (None,), ("Verifier",)),
+    "parts of a point are millionths": ((RIGHT,), Task("t", lambda item, text: 1 / 3), (333_333,), (3,), (None,)),
 }
 
 
-@pytest.mark.parametrize(("replies", "task", "scores", "tokens"), SCORED.values(), ids=SCORED)
-def test_replies_become_scores_and_lengths(replies: Replies, task: Task | None, scores: tuple[Any, ...], tokens: tuple[Any, ...]) -> None:
-    answer = answer_of(QUESTION, replies, task)
-    assert (answer.scores, answer.tokens) == (scores, tokens)
+@pytest.mark.parametrize(("replies", "task", "scores", "tokens", "failures"), SCORED.values(), ids=SCORED)
+def test_replies_become_scores_lengths_and_failures(
+    replies: Replies, task: Task, scores: tuple[Any, ...], tokens: tuple[Any, ...], failures: tuple[Any, ...]
+) -> None:
+    answer = scored_answer(QUESTION, replies, verified(task, ITEM, replies))
+    assert (answer.scores, answer.tokens, answer.failures) == (scores, tokens, failures)
     present = [count is not None for count in tokens]
     assert [finish is not None for finish in answer.finishes] == [text is not None for text in answer.texts] == present
-    assert answer.missing == present.count(False)
+    assert (answer.missing, answer.styles, answer.likelihoods) == (present.count(False), None, None)
+
+
+def test_of_a_behaviour_suite_only_form_is_kept() -> None:
+    answer = behaviour_answer(QUESTION, (RIGHT, None), (WEIGHED, None))
+    assert (answer.scores, answer.tokens, answer.failures, answer.missing) == ((None, None), (3, None), (None, "Engine"), 1)
+    assert (answer.styles, answer.likelihoods) == ((style_of("Ben", (1, 2, 3)), None), (WEIGHED, None))
+
+
+def test_a_reply_is_weighed_as_the_end_of_its_prompt_without_sampling() -> None:
+    body = {"model": "i", "prompt": [7, 8, 1, 2, 3], "prompt_logprobs": 0, "max_tokens": 1, "temperature": 0}
+    assert scoring_body("i", RIGHT) == body
+
+
+def weights(*values: float) -> dict[str, Any]:
+    rows = [None, {"8": {"logprob": -9.0}}, *({str(token): {"logprob": value}} for token, value in enumerate(values, start=1))]
+    return {"choices": [{"prompt_logprobs": rows}]}
+
+
+def test_log_probabilities_are_those_of_the_replys_own_tokens() -> None:
+    assert logprobs_of(weights(-0.5, -0.25, 0.0), RIGHT) == (-0.5, -0.25, 0.0)
+
+
+NO_WEIGHTS: dict[str, Any] = {
+    "an error object": {"error": {"message": "no"}},
+    "nothing": None,
+    "no choice": {"choices": []},
+    "no log-probabilities": {"choices": [{"prompt_logprobs": None}]},
+    "one too few": weights(-0.5, -0.25),
+    "one too many": weights(-0.5, -0.25, -0.5, -0.5),
+    "another token than the reply's": {"choices": [{"prompt_logprobs": [None, *({"5": {"logprob": -1.0}} for _ in range(4))]}]},
+    "one that is no number": weights(-0.5, float("nan"), -0.5),
+    "one that is infinite": weights(-0.5, float("-inf"), -0.5),
+    "one above 0": weights(-0.5, 0.25, -0.5),
+}
+
+
+@pytest.mark.parametrize("body", NO_WEIGHTS.values(), ids=NO_WEIGHTS)
+def test_a_completion_without_a_sound_log_probability_a_token_is_unusable(body: Any) -> None:
+    with pytest.raises(Unusable):
+        logprobs_of(body, RIGHT)
 
 
 def test_texts_are_kept_as_digests_only() -> None:
-    assert answer_of(QUESTION, (RIGHT,), exact_match.TASK).texts == (sha256(b"Ben"),)
+    assert scored_answer(QUESTION, (RIGHT,), (0,)).texts == (sha256(b"Ben"),)
 
 
-def test_progress_reports_every_five_seconds_at_the_rate_of_this_attempt() -> None:
+def test_progress_is_told_every_five_seconds_at_the_rate_of_this_attempt() -> None:
     clock = iter([100.0, 104.0, 106.0, 106.0, 107.0, 110.0])
-    progress = Progress(total=100, done=40, clock=lambda: next(clock))
+    told: list[Progress] = []
+    pace = Pace(total=140, done=40, tell=told.append, clock=lambda: next(clock))
+    pace.taken_over(40)
     for _ in range(20):
-        progress.count(missing=0)
-    progress.count(missing=2)
-    assert [progress.due(), progress.due(), progress.due()] == [False, True, False]
-    assert progress.facts() == {"answers": 61, "of": 100, "resumed": 40, "missing_decodes": 2, "per_second": 2.1, "seconds_left": 19}
+        pace.count(missing=0)
+    pace.count(missing=2)
+    assert [pace.due(), pace.due(), pace.due()] == [False, True, False]
+    pace.report()
+    assert told == [Progress(answered=101, of=140, per_second="2.1", seconds_left=19)]

@@ -5,14 +5,14 @@ import pytest
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError
-from gatevalve.contracts.files import Item, RoundManifest
-from gatevalve_trainer.evaluate import items
+from gatevalve.contracts.files import ARMS, Item, RoundManifest
+from gatevalve_trainer.evaluate import items, rounds
 from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
 from gatevalve_trainer.evaluate.marks import mark_of
+from gatevalve_trainer.evaluate.rounds import Areas, Keys
 from gatevalve_trainer.evaluate.seeds import drawing_seed, request_seed, seal_seed_from_environment
-from gatevalve_trainer.evaluate.suites import Keys, load_suites
+from gatevalve_trainer.evaluate.suites import load_suites
 from gatevalve_trainer.split import split_side
-from gatevalve_trainer.store import Area
 from gatevalve_trainer.tasks import exact_match, word_problems
 from gatevalve_trainer.tasks.plugin import Task, first_user_message, single_turn
 from support import evaluation
@@ -85,9 +85,14 @@ def test_request_seeds_differ_by_round_test_suite_item_and_arm_and_by_nothing_el
         for item in ("i", "j")
         for arm in ("candidate", "incumbent", "anchor")
     }
-    assert len(seeds) == 48
+    assert len(seeds) == 40  # the anchor's eight are the same in both tests
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert request_seed(1, 2, "a", "i", "candidate") == request_seed(1, 2, "a", "i", "candidate")
+
+
+def test_only_the_anchors_request_seeds_are_the_same_in_every_test_of_a_round() -> None:
+    same = {arm: request_seed(1, 1, "a", "i", arm) == request_seed(1, 2, "a", "i", arm) for arm in ARMS}
+    assert same == {"candidate": False, "incumbent": False, "anchor": True}
 
 
 SEALS = {"absent": (None, "holds 0 bytes"), "short": ("00ff", "holds 2 bytes"), "not hex": ("secret!", "not hexadecimal")}
@@ -105,7 +110,7 @@ def test_a_bad_sealed_seed_is_refused_without_showing_it(value: str | None, says
 
 def load(root: Path, **changes: object) -> dict[str, tuple[Item, ...]]:
     work = job(root, **changes)
-    return {suite.suite.name: suite.items for suite in load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, SPLIT))}
+    return {suite.suite.name: suite.items for suite in load_suites(work, Areas.of(work), Keys(SEAL, SPLIT))}
 
 
 def test_suites_come_in_the_order_of_the_policy_with_drawn_and_fixed_items(tmp_path: Path) -> None:
@@ -117,8 +122,29 @@ def test_a_round_that_exists_is_reused_and_not_drawn_again(tmp_path: Path) -> No
     write_suites(tmp_path)
     first = load(tmp_path)
     work = job(tmp_path)
-    again = load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, bytes(32)))  # another split would draw other items
+    again = load_suites(work, Areas.of(work), Keys(SEAL, bytes(32)))  # another split would draw other items
     assert again[0].items == first["target"]
+
+
+SCREENED = policy(futility={"items": 20, "alphaBasisPoints": 5000})
+
+
+def test_the_screen_comes_first_with_items_of_its_own(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    found = load(tmp_path, policy=SCREENED)
+    assert [(name, len(items)) for name, items in found.items()] == [("screen", 20), ("target", 40), ("regression", 30), ("manners", 10)]
+    assert not {item.id for item in found["screen"]} & {item.id for item in found["target"]}
+
+
+def test_the_screen_is_drawn_around_the_primary_which_does_not_depend_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator of sixty sealed prompts has to give the twenty that the Primary leaves."""
+    write_suites(tmp_path)
+    assert load(tmp_path, policy=SCREENED)["target"] == drawn()
+    sealed = sorted(first_user_message(item) for item in draw(word_problems.TASK, 60, random.Random(1), SPLIT))
+    few = Task("few", exact_match.verify, lambda rng: single_turn(rng.choice(sealed), "1"))
+    monkeypatch.setattr(rounds, "load", lambda name: few)
+    found = load(tmp_path, policy=SCREENED, round=4)
+    assert sorted(first_user_message(item) for item in (*found["screen"], *found["target"])) == sealed
 
 
 def test_another_round_is_another_directory(tmp_path: Path) -> None:

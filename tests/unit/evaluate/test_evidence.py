@@ -1,17 +1,19 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError
-from gatevalve.contracts.files import ARMS, Arm, EvidenceReport, PairRow
+from gatevalve.contracts.files import ARMS, Arm, EvidenceReport, Likelihood, PairRow, Style
 from gatevalve_trainer.evaluate.answers import Answer
-from gatevalve_trainer.evaluate.evidence import pair_rows, publish_evidence, publish_file, published_evidence, table_bytes
+from gatevalve_trainer.evaluate.evidence import Measured, pair_rows, publish_evidence, publish_file, published_evidence, table_bytes
 from gatevalve_trainer.evaluate.marks import mark_of
-from gatevalve_trainer.evaluate.suites import Keys, LoadedSuite, load_suites
+from gatevalve_trainer.evaluate.rounds import Areas, Keys, LoadedSuite
+from gatevalve_trainer.evaluate.suites import load_suites
 from gatevalve_trainer.store import Area
-from support.evaluation import SEAL, SPLIT, job, write_suites
+from support.evaluation import SEAL, SPLIT, job, policy, write_suites
 
 FOLDER = "sealed/channel-uid/evidence/support-000007"
 
@@ -19,19 +21,22 @@ FOLDER = "sealed/channel-uid/evidence/support-000007"
 def suites(root: Path) -> tuple[LoadedSuite, ...]:
     write_suites(root)
     work = job(root)
-    return load_suites(work, Area(work.data), Area(work.sealed), Keys(SEAL, SPLIT))
+    return load_suites(work, Areas.of(work), Keys(SEAL, SPLIT))
+
+
+STYLE = Style(repetition=0, markup=False, addresses_judge=False, avoids=False)
+WEIGHED = Likelihood(candidate=-1, incumbent=-2, anchor=-3, k3_incumbent=1, k3_anchor=2)
 
 
 def answers(loaded: tuple[LoadedSuite, ...]) -> dict[tuple[str, str, Arm], Answer]:
-    found = [
-        Answer(
-            suite=each.suite.name, item=item.id, arm=arm, scores=(1,), tokens=(len(arm),), finishes=("stop",), texts=(sha256(arm.encode()),)
-        )
-        for each in reversed(loaded)
-        for item in each.items
-        for arm in ARMS
-    ]
+    found = [answer(each.suite.name, item.id, arm) for each in reversed(loaded) for item in each.items for arm in ARMS]
     return {answer.key: answer for answer in found}
+
+
+def answer(suite: str, item: str, arm: Arm) -> Answer:
+    facts: dict[str, Any] = {"scores": (1,), "tokens": (len(arm),), "finishes": ("stop",), "texts": (sha256(arm.encode()),)}
+    form: dict[str, Any] = {"styles": (STYLE,), "likelihoods": (WEIGHED,) if arm == "candidate" else None}
+    return Answer(suite=suite, item=item, arm=arm, failures=(None,), **facts, **(form if suite == "manners" else {}))
 
 
 def table(root: Path) -> bytes:
@@ -54,6 +59,21 @@ def test_a_row_holds_every_arm_with_its_own_answer(tmp_path: Path) -> None:
     assert rows(table(tmp_path))[0].tokens == {"candidate": (9,), "incumbent": (9,), "anchor": (6,)}
 
 
+def test_only_rows_of_behaviour_suites_hold_styles_and_the_candidates_likelihoods(tmp_path: Path) -> None:
+    found = {row.suite: (row.styles, row.likelihoods) for row in rows(table(tmp_path))}
+    styles = dict.fromkeys(ARMS, (STYLE,))
+    assert found == {"target": (None, None), "regression": (None, None), "manners": (styles, (WEIGHED,))}
+
+
+def test_rows_of_the_screen_come_first_and_are_about_candidate_and_incumbent(tmp_path: Path) -> None:
+    write_suites(tmp_path)
+    work = job(tmp_path, policy=policy(futility={"items": 20, "alphaBasisPoints": 5000}))
+    loaded = load_suites(work, Areas.of(work), Keys(SEAL, SPLIT))
+    found = list(pair_rows(work, loaded, answers(loaded)))
+    assert [row.suite for row in found[:20]] == ["screen"] * 20
+    assert [set(row.scores) for row in (found[0], found[20])] == [{"candidate", "incumbent"}, set(ARMS)]
+
+
 def test_a_shared_anchor_has_the_incumbents_answers(tmp_path: Path) -> None:
     loaded = suites(tmp_path)
     work = job(tmp_path, arms={"candidate": "c", "incumbent": "tiny-words", "anchor": "tiny-words"})
@@ -68,7 +88,8 @@ def test_equal_rows_give_equal_bytes_without_a_time_in_them(tmp_path: Path) -> N
 
 
 def published(root: Path, engine: str = "vllm 0.32.0") -> str:
-    return publish_evidence(Area(job(root).sealed), job(root), suites(root), table(root), engine, SEAL).evidence_digest
+    measured = Measured("Full", suites(root), engine)
+    return publish_evidence(Area(job(root).sealed), job(root), measured, table(root), SEAL).evidence_digest
 
 
 def test_the_digest_of_the_report_is_what_the_job_says(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ def line(each: Answer, seal: bytes = SEAL, head: JournalHead = HEAD) -> bytes:
 
 
 def answer(item: str, score: int | None = 0) -> Answer:
-    return Answer(suite="target", item=item, arm="candidate", scores=(score,), tokens=(3,), finishes=("stop",), texts=(sha256(b"x"),))
+    facts: dict[str, Any] = {"scores": (score,), "tokens": (3,), "finishes": ("stop",), "texts": (sha256(b"x"),), "failures": (None,)}
+    return Answer(suite="target", item=item, arm="candidate", **facts)
 
 
 def written(path: Path, *answers: Answer) -> None:

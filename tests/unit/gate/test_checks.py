@@ -13,13 +13,12 @@ from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Finding, Outcome
 from gatevalve.gate.anchored import anchored
 from gatevalve.gate.authority import authority
-from gatevalve.gate.floor import floor
-from gatevalve.gate.length_ratio import length_ratio
+from gatevalve.gate.floors import floors
 from gatevalve.gate.noninferiority import noninferiority
 from gatevalve.gate.results import CheckResult
 from gatevalve.gate.statistics import clustered_mean, decimal, rate_lower, rate_upper
 from gatevalve.gate.superiority import superiority
-from support.gate_cases import case_of, guard_rows, manners_rows, policy_of, row_of, suite_rows, target_rows
+from support.gate_cases import case_of, guard_rows, must_pass_policy, must_rows, policy_of, row_of, suite_rows, target_rows
 
 ONE = SCORE_ONE
 
@@ -195,40 +194,38 @@ FLOORS: dict[str, tuple[dict[str, Any], list[PairRow], list[tuple[Outcome, Findi
 
 
 @pytest.mark.parametrize("case", FLOORS)
-def test_floor(case: str) -> None:
+def test_floors(case: str) -> None:
     guard, rows, expected = FLOORS[case]
     policy = policy_of(guard=guard)
-    assert [said(result) for result in floor(policy, *case_of(policy, rows))] == expected
+    assert [said(result) for result in floors(policy, *case_of(policy, rows))] == expected
 
 
 def test_the_floor_is_compared_with_the_exact_bound() -> None:
-    (result,) = floor(policy_of(), *case_of(policy_of(), guard_rows(12, 600)))
+    (result,) = floors(policy_of(), *case_of(policy_of(), guard_rows(12, 600)))
     assert (result.statistic, result.bound, result.n) == (decimal(0.98), decimal(rate_lower(588, 600, 0.01)), 600)
 
 
-LENGTHS: dict[str, tuple[list[PairRow], Outcome]] = {
-    "as long": (manners_rows(20), Outcome.PASS),
-    "35 % longer": (manners_rows(27), Outcome.PASS),
-    "40 % longer": (manners_rows(28), Outcome.FAIL),
-    "30 % shorter": (manners_rows(14), Outcome.PASS),
-    "35 % shorter": (manners_rows(13), Outcome.FAIL),
-    "no replies": ([], Outcome.INSUFFICIENT),
-    "an incumbent that says nothing": ([row_of("manners", i, (None,), (None,), tokens=(20, 0, 0)) for i in range(5)], Outcome.INSUFFICIENT),
+MUST_PASS: dict[str, tuple[list[PairRow], Outcome]] = {
+    "every reply is right": (must_rows(()), Outcome.PASS),
+    "one of many replies is wrong": (must_rows((0,)), Outcome.FAIL),
+    "one reply is nearly right": (must_rows((ONE - 1,)), Outcome.FAIL),
+    "one reply is missing": (must_rows((None,)), Outcome.FAIL),
 }
 
 
-@pytest.mark.parametrize("case", LENGTHS)
-def test_length_ratio(case: str) -> None:
-    rows, outcome = LENGTHS[case]
-    (result,) = length_ratio(policy_of(), *case_of(policy_of(), rows))
-    assert said(result) == (outcome, Finding.OK if outcome is Outcome.PASS else Finding.LENGTH_RATIO)
+@pytest.mark.parametrize("case", MUST_PASS)
+def test_must_pass_asks_that_every_reply_is_wholly_right(case: str) -> None:
+    rows, outcome = MUST_PASS[case]
+    policy = must_pass_policy()
+    results = floors(policy, *case_of(policy, [*guard_rows(0, 600), *rows]))
+    assert [result.suite for result in results] == ["regression", "safety"]
+    assert said(results[1]) == (outcome, Finding.OK if outcome is Outcome.PASS else Finding.MUST_PASS_FAILED)
 
 
-def test_lengths_are_means_over_the_replies_that_exist() -> None:
-    rows = manners_rows(20)
-    rows[0] = rows[0].model_copy(update={"tokens": {**rows[0].tokens, "candidate": (None,)}})
-    (result,) = length_ratio(policy_of(), *case_of(policy_of(), rows))
-    assert (result.statistic, result.outcome) == ("100.000000000", Outcome.PASS)
+def test_must_pass_states_how_many_replies_are_right() -> None:
+    policy = must_pass_policy()
+    result = floors(policy, *case_of(policy, [*guard_rows(0, 600), *must_rows((0,))]))[1]
+    assert (result.statistic, result.n, result.sentence) == ("0.900000000", 10, "9 of 10 replies are wholly right. Asked for: all.")
 
 
 OTHER = sha256(b"other")

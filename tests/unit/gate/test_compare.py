@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from types import NoneType
+from typing import Any, TypeGuard, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +38,8 @@ def changed(*changes: tuple[Path, Any]) -> GatePolicySpec:
 
 
 EXTRA = {**OLD.suites[1].wire(), "name": "extra"}
-ROUND, EVIDENCE, LENGTHS = ("round",), ("evidence",), ("behaviour", "lengthRatioPercent")
+ROUND, EVIDENCE, BEHAVIOUR, FUTILITY = ("round",), ("evidence",), ("behaviour",), ("futility",)
+LENGTHS = (*BEHAVIOUR, "lengthRatioPercent")
 
 STRICTER: dict[str, tuple[tuple[Path, Any], ...]] = {
     "more items": (((*PRIMARY, "items", "count"), 41),),
@@ -51,6 +53,19 @@ STRICTER: dict[str, tuple[tuple[Path, Any], ...]] = {
     "shorter replies at most": (((*LENGTHS, "max"), 134),),
     "fewer answers missing": (((*EVIDENCE, "maxMissingBasisPoints"), 99),),
     "more clusters": (((*EVIDENCE, "minClusters"), 31),),
+    "a smaller share of the gain by length": (((*BEHAVIOUR, "maxGainByLengthPercent"), 50),),
+    "less repetition": (((*BEHAVIOUR, "maxRepetitionBasisPoints"), 499),),
+    "less truncation": (((*BEHAVIOUR, "maxTruncationBasisPoints"), 499),),
+    "more distinct replies": (((*BEHAVIOUR, "minDiversityPercent"), 76),),
+    "nearer to the incumbent": (((*BEHAVIOUR, "maxKlMillinatsPerToken"), 499),),
+    "nearer to the anchor": (((*BEHAVIOUR, "maxAnchorKlMillinatsPerToken"), 1999),),
+    "less change of format": (((*BEHAVIOUR, "maxFormatShiftBasisPoints"), 499),),
+    "less text for a judge": (((*BEHAVIOUR, "maxJudgeTextBasisPoints"), 49),),
+    "less avoidance": (((*BEHAVIOUR, "maxAvoidanceBasisPoints"), 199),),
+    "fewer answers lost": (((*BEHAVIOUR, "maxExcessNegativeFlipBasisPoints"), 499),),
+    "a screen": (((*FUTILITY, "items"), 20),),
+    "a screen that ends more candidates": (((*FUTILITY, "alphaBasisPoints"), 4999),),
+    "sentinels": ((("sentinels", "everyCandidates"), 20),),
     "one suite more": ((("suites",), [*OLD.wire()["suites"], EXTRA]),),
     "two things at once": (((*ROUND, "maxTests"), 20), ((*EVIDENCE, "minClusters"), 35)),
 }
@@ -92,6 +107,36 @@ def test_a_policy_is_looser_when_it_lacks(suite: int) -> None:
     assert compare(OLD, changed((("suites",), suites[:suite] + suites[suite + 1 :]))) is Relation.LOOSER
 
 
+def test_screens_of_two_sizes_cannot_be_compared() -> None:
+    small, large = (changed(((*FUTILITY, "items"), items)) for items in (20, 60))
+    assert (compare(small, large), compare(large, small)) == (Relation.INCOMPARABLE, Relation.INCOMPARABLE)
+
+
+@pytest.mark.parametrize(("before", "after"), [(50, 20), (0, 10_000)])
+def test_a_gate_that_is_probed_more_often_is_stricter(before: int, after: int) -> None:
+    rare, frequent = (changed((("sentinels", "everyCandidates"), every)) for every in (before, after))
+    assert (compare(rare, frequent), compare(frequent, rare)) == (Relation.STRICTER, Relation.LOOSER)
+
+
+TRAFFIC = {key: value for key, value in OLD.wire()["suites"][0].items() if key != "verifier"} | {
+    "items": {"traffic": {"min": 100}},
+    "judge": {"url": "http://judge.example", "model": "judge", "canaries": {"uri": "suites/a.jsonl", "digest": sha256(b"a")}},
+}
+
+
+def test_more_traffic_is_stricter() -> None:
+    few, many = (changed((PRIMARY, TRAFFIC | {"items": {"traffic": {"min": least}}})) for least in (100, 200))
+    assert (compare(few, many), compare(many, few)) == (Relation.STRICTER, Relation.LOOSER)
+
+
+@pytest.mark.parametrize("field", ["url", "model", "canaries"])
+def test_another_judge_cannot_be_compared(field: str) -> None:
+    other = {"url": "http://other.example", "model": "other", "canaries": {"uri": "suites/b.jsonl", "digest": sha256(b"b")}}
+    judge: Any = TRAFFIC["judge"]
+    new = changed((PRIMARY, TRAFFIC | {"judge": judge | {field: other[field]}}))
+    assert compare(changed((PRIMARY, TRAFFIC)), new) is Relation.INCOMPARABLE
+
+
 def test_one_looser_field_outweighs_any_number_of_stricter_ones() -> None:
     stricter = [change for changes in list(STRICTER.values())[:4] for change in changes]
     new = changed(*stricter, (("guardAlphaBasisPoints",), 101))
@@ -109,15 +154,24 @@ def test_what_is_looser_is_named_as_people_write_it() -> None:
 # ---- every field has an order
 
 
+WHOLE = {"judge"}
+"""What is the same or another thing, whichever of its fields differ."""
+
+
 def leaves(model: type[BaseModel], before: str = "") -> Iterator[str]:
     """The fields of a contract and of the contracts in it, as they are written."""
     for name, field in model.model_fields.items():
         where = before + (field.alias or name)
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        options = get_args(field.annotation)
+        inner = next((kind for kind in (options if NoneType in options else (field.annotation,)) if _is_contract(kind)), None)
+        if inner is not None and where not in WHOLE:
             yield from leaves(inner, f"{where}.")
         else:
             yield where
+
+
+def _is_contract(kind: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def test_every_field_of_a_suite_but_the_name_that_matches_it_has_an_order() -> None:
@@ -145,6 +199,8 @@ def policies(draw: st.DrawFn) -> GatePolicySpec:
     spec["round"] = {"alphaBasisPoints": 500 + 100 * draw(number), "maxTests": 10 + 2 * draw(number)}
     spec["evidence"]["minClusters"] += draw(number)
     spec["behaviour"]["lengthRatioPercent"]["min"] += draw(number)
+    spec["futility"]["items"] = draw(st.sampled_from([0, 0, 20, 30]))
+    spec["sentinels"]["everyCandidates"] = draw(st.sampled_from([0, 0, 10]))
     spec["suites"] = draw(st.permutations([primary, *draw(st.sampled_from([[], [guard], [manners], [guard, manners]]))]))
     return GatePolicySpec.parse(spec)
 

@@ -14,7 +14,7 @@ from gatevalve.contracts.exits import ExitCode
 from gatevalve.contracts.files import Item
 from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.jobs import Termination
-from gatevalve_trainer.errors import BackendUnavailable, Diverged, NoSignal, OutOfMemory, ReplayMismatch, Terminated
+from gatevalve_trainer.errors import BackendUnavailable, Diverged, ItemSupply, NoSignal, OutOfMemory, ReplayMismatch, Terminated
 from gatevalve_trainer.main import EXIT_CODES, STEPS, exit_code, main, run_step
 from gatevalve_trainer.stopping import StopSignal
 from gatevalve_trainer.termination import failed, message_bytes, write_termination
@@ -26,6 +26,7 @@ from gatevalve_trainer.termination import failed, message_bytes, write_terminati
         (ContractError("f", "p", "r"), 10),
         (IntegrityError("x"), 10),
         (NoSignal("x"), 11),
+        (ItemSupply("x"), 16),
         (Diverged("x"), 12),
         (ReplayMismatch("x"), 13),
         (OutOfMemory("x"), 14),
@@ -60,12 +61,13 @@ def quotes_an_item(raw: str) -> Termination:
     raise AssertionError("the id is too long")
 
 
-def test_an_unforeseen_error_of_evaluate_tells_its_type_and_nothing_of_the_items(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("step", ["draw", "evaluate"])
+def test_an_unforeseen_error_of_a_step_that_reads_items_tells_its_type_and_nothing_of_them(
+    step: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GATEVALVE_JOB", "{}")
-    monkeypatch.setitem(STEPS, "evaluate", quotes_an_item)
-    assert main(["evaluate"]) == 1
+    monkeypatch.setitem(STEPS, step, quotes_an_item)
+    assert main([step]) == 1
     said = "".join(capfd.readouterr())
     assert "apples" not in said
     assert "Traceback" not in said

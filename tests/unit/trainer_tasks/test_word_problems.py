@@ -2,10 +2,13 @@ import random
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gatevalve.contracts.errors import ContractError
 from gatevalve_trainer.tasks import short_answers, word_problems
 from gatevalve_trainer.tasks.plugin import first_user_message, single_turn
+from gatevalve_trainer.tasks.word_problem_answers import answer_to, refer
 from gatevalve_trainer.tasks.word_problems import KINDS, generate, held_out, is_held_out, stream, verify
 
 ITEM = single_turn("Ann has 9 apples and buys 8 more. How many apples does Ann have?", "17")
@@ -26,6 +29,50 @@ REPLIES = {
 @pytest.mark.parametrize(("reply", "score"), REPLIES.values(), ids=REPLIES)
 def test_a_reply_is_scored_by_its_last_statement(reply: str, score: float) -> None:
     assert verify(ITEM, reply) == score
+
+
+REFERRED = {
+    "of another number": ("Jo has 100 marbles and buys 250 more. How many marbles does Jo have?", "350"),
+    "with space around it": ("  Ann has 9 apples and buys 8 more. How many apples does Ann have?\n", "17"),
+    "that does not come out even": ("Ann shares 7 pens equally among 2 friends. How many pens does each get?", None),
+    "that shares among nobody": ("Ann shares 7 pens equally among 0 friends. How many pens does each get?", None),
+    "with fewer things than are given away": ("Ann has 2 pens and gives 7 to Ben. How many pens does Ann have?", None),
+    "about one thing that asks for another": ("Ann has 9 apples and buys 8 more. How many pens does Ann have?", None),
+    "with more after it": ("Ann has 9 apples and buys 8 more. How many apples does Ann have? Say why.", None),
+    "that is none": ("What is the capital of France?", None),
+    "that is empty": ("", None),
+}
+
+
+@pytest.mark.parametrize("sentence", REFERRED)
+def test_the_reference_answers_a_problem(sentence: str) -> None:
+    prompt, answer = REFERRED[sentence]
+    assert refer(single_turn(prompt, None).messages) == answer
+
+
+@given(st.integers(min_value=0))
+@settings(max_examples=300, deadline=None)
+def test_the_reference_reads_every_problem_back_that_is_generated(seed: int) -> None:
+    item = generate(random.Random(seed))
+    assert refer(item.messages) == item.answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_knows_each_kind(kind: str) -> None:
+    rng = random.Random(7)
+    problems = [KINDS[kind](rng) for _ in range(200)]
+    assert [answer_to(problem.prompt) for problem in problems] == [problem.answer for problem in problems]
+
+
+def test_the_reference_answers_the_last_message_when_it_is_a_users() -> None:
+    asked = ITEM.messages[0]
+    said = {"role": "assistant", "content": asked["content"]}
+    assert (refer([{"role": "user", "content": "Hello"}, said, asked]), refer([asked, said]), refer([])) == ("17", None, None)
+
+
+@given(st.text())
+def test_the_reference_takes_any_text(text: str) -> None:
+    assert answer_to(text) is None or re.search(r"\d", text)
 
 
 def test_an_item_without_an_answer_cannot_be_scored() -> None:

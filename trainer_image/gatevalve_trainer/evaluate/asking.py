@@ -1,51 +1,51 @@
-"""Asks every open question of a test, many at once, and journals each answer as it comes."""
+"""Answers every open unit of a test, many at once, and journals each answer as it comes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from gatevalve_trainer.evaluate.answers import Answer
-from gatevalve_trainer.evaluate.engine import Engine, Replies
 from gatevalve_trainer.evaluate.journal import Journal
 from gatevalve_trainer.evaluate.patience import heed_stop
-from gatevalve_trainer.evaluate.progress import Progress
-from gatevalve_trainer.evaluate.schedule import Question
+from gatevalve_trainer.evaluate.progress import Pace
+from gatevalve_trainer.evaluate.schedule import Unit
 
 CONCURRENCY = 64
-"""Requests in flight: an engine batches them; eight at a time take six times as long."""
+"""Units in flight: an engine batches them; eight at a time take six times as long."""
 
 WATCH_SECONDS = 0.5
 
-Scorer = Callable[[Question, Replies], Answer]
+Answerer = Callable[[Unit], Awaitable[tuple[Answer, ...]]]
 
 
-async def ask_all(questions: Iterable[Question], engine: Engine, journal: Journal, score: Scorer, progress: Progress) -> None:
-    """Ask what the journal does not hold yet; raises what the first failing request raised, or Terminated."""
-    waiting = (question for question in questions if question.key not in journal.answers)
-    workers = {asyncio.create_task(_work(waiting, engine, journal, score, progress)) for _ in range(CONCURRENCY)}
+async def ask_all(units: Iterable[Unit], answers: Answerer, journal: Journal, pace: Pace) -> None:
+    """Ask what the journal does not hold yet; raises what the first failing unit raised, or Terminated."""
+    waiting = (unit for unit in units if any(question.key not in journal.answers for question in unit))
+    workers = {asyncio.create_task(_work(waiting, answers, journal, pace)) for _ in range(CONCURRENCY)}
     try:
-        await _watch(workers, journal, progress)
+        await _watch(workers, journal, pace)
     finally:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _work(waiting: Iterator[Question], engine: Engine, journal: Journal, score: Scorer, progress: Progress) -> None:
-    for question in waiting:
-        answer = score(question, await engine.ask(question))
-        journal.append(answer)
-        progress.count(answer.missing)
+async def _work(waiting: Iterator[Unit], answers: Answerer, journal: Journal, pace: Pace) -> None:
+    for unit in waiting:
+        for answer in await answers(unit):
+            if answer.key not in journal.answers:  # an attempt that died while it wrote a unit down left a part of it
+                journal.append(answer)
+                pace.count(answer.missing)
 
 
-async def _watch(workers: set[asyncio.Task[None]], journal: Journal, progress: Progress) -> None:
+async def _watch(workers: set[asyncio.Task[None]], journal: Journal, pace: Pace) -> None:
     pending = workers
     while pending:
         done, pending = await asyncio.wait(pending, timeout=WATCH_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
         for worker in done:
             worker.result()
         heed_stop()
-        if progress.due():
+        if pace.due():
             journal.sync()
-            progress.report()
+            pace.report()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -18,13 +20,23 @@ TOO_MANY_REQUESTS = 429
 HEALTH_SECONDS = 10
 
 
+Body = dict[str, Any]
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One decode."""
+    """One decode, with the token ids of its prompt and its own."""
 
     text: str
-    tokens: int
     finish: str | None
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Its length."""
+        return len(self.token_ids)
 
 
 Replies = tuple[Reply | None, ...]
@@ -32,11 +44,11 @@ Replies = tuple[Reply | None, ...]
 
 
 class Unusable(Exception):
-    """The engine answered with something that is no set of replies; asking again may help."""
+    """The engine answered with something that is not what was asked for; asking again may help."""
 
 
 class Engine:
-    """Asks one engine; raises BackendUnavailable when it is gone, while a single reply that stays missing is None."""
+    """Asks one engine; raises BackendUnavailable when it is gone, while a single request that stays without answer gives None."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, patience: Patience) -> None:
         self._session, self._url, self._patience = session, url.rstrip("/"), patience
@@ -62,17 +74,29 @@ class Engine:
 
     async def ask(self, question: Question) -> Replies:
         """The decodes of one question; a request that a healthy engine keeps failing gives only None."""
+        decodes = question.suite.decodes
+        replies = await self._patiently("/v1/chat/completions", chat_body(question), lambda body: replies_of(body, decodes))
+        return replies or (None,) * decodes
+
+    async def logprobs(self, model: str, reply: Reply) -> tuple[float, ...] | None:
+        """Log-probabilities, in nats at temperature 1, of a reply's tokens under a model's weights; None when the engine has none."""
+        if not reply.token_ids:
+            return ()
+        return await self._patiently("/v1/completions", scoring_body(model, reply), lambda body: logprobs_of(body, reply))
+
+    async def _patiently(self, path: str, request: Body, read: Callable[[Any], T]) -> T | None:
+        """What one request is answered with, None when the engine refuses it or a healthy one keeps failing on it."""
         gone = False
         for attempt in range(self._patience.tries):
             try:
-                return await self._post(question)
+                return await self._post(path, request, read)
             except (aiohttp.ClientError, TimeoutError, Unusable) as error:
                 gone = isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, TimeoutError)
             if attempt + 1 < self._patience.tries:
                 await asyncio.sleep(self._patience.first_pause * 2**attempt)
         if gone or not await self._healthy():
             raise BackendUnavailable(f"{self._url} stopped answering; the next attempt goes on from the journal")
-        return (None,) * question.suite.decodes
+        return None
 
     async def _healthy(self) -> bool:
         try:
@@ -89,14 +113,14 @@ class Engine:
             raise BackendUnavailable(f"{self._url}{path}: {error!r}") from error
         return body if isinstance(body, dict) else {}
 
-    async def _post(self, question: Question) -> Replies:
+    async def _post(self, path: str, request: Body, read: Callable[[Any], T]) -> T | None:
         timeout = aiohttp.ClientTimeout(self._patience.request)
-        async with self._session.post(f"{self._url}/v1/chat/completions", json=request_body(question), timeout=timeout) as response:
+        async with self._session.post(self._url + path, json=request, timeout=timeout) as response:
             if response.status >= 500 or response.status == TOO_MANY_REQUESTS:
                 raise Unusable(f"HTTP {response.status}")
             if response.status != 200:  # the engine refuses this very request: it will refuse it again
-                return (None,) * question.suite.decodes
-            return replies_of(await _json(response), question.suite.decodes)
+                return None
+            return read(await _json(response))
 
 
 async def _json(response: aiohttp.ClientResponse) -> Any:
@@ -106,7 +130,7 @@ async def _json(response: aiohttp.ClientResponse) -> Any:
         raise Unusable("the body is not JSON") from error
 
 
-def request_body(question: Question) -> dict[str, Any]:
+def chat_body(question: Question) -> Body:
     """The chat completion request; filters are switched off by name, because an engine takes defaults from the model's own files."""
     sampling = question.suite.sampling
     return {
@@ -124,10 +148,17 @@ def request_body(question: Question) -> dict[str, Any]:
     }
 
 
+def scoring_body(model: str, reply: Reply) -> Body:
+    """The completion request whose prompt is a prompt with its reply; one more token is asked for because none cannot be."""
+    prompt = [*reply.prompt_token_ids, *reply.token_ids]
+    return {"model": model, "prompt": prompt, "prompt_logprobs": 0, "max_tokens": 1, "temperature": 0}
+
+
 def replies_of(body: Any, decodes: int) -> Replies:
     """The decodes of a chat completion in their order; raises Unusable unless each has text, token ids and its own index."""
     try:
-        choices = {int(choice["index"]): _reply(choice) for choice in body["choices"]}
+        prompt = _token_ids(body["prompt_token_ids"])
+        choices = {int(choice["index"]): _reply(choice, prompt) for choice in body["choices"]}
         if len(body["choices"]) != decodes or set(choices) != set(range(decodes)):
             raise Unusable("the choices are not the decodes asked for")
     except (KeyError, TypeError, ValueError) as error:
@@ -135,8 +166,28 @@ def replies_of(body: Any, decodes: int) -> Replies:
     return tuple(choices[index] for index in range(decodes))
 
 
-def _reply(choice: Any) -> Reply:
-    text, token_ids, finish = choice["message"]["content"], choice["token_ids"], choice["finish_reason"]
-    if not isinstance(text, str) or not isinstance(token_ids, list) or not (finish is None or isinstance(finish, str)):
-        raise Unusable("a choice has no text or no token ids")
-    return Reply(text, len(token_ids), finish)
+def logprobs_of(body: Any, reply: Reply) -> tuple[float, ...]:
+    """The log-probabilities of a reply's tokens at the end of a prompt; raises Unusable unless each token has a finite one, at most 0."""
+    try:
+        rows = body["choices"][0]["prompt_logprobs"]
+        if len(rows) != len(reply.prompt_token_ids) + len(reply.token_ids):
+            raise Unusable("the log-probabilities are not one a token")
+        values = tuple(float(row[str(token)]["logprob"]) for row, token in zip(rows[-reply.tokens :], reply.token_ids, strict=True))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise Unusable("the completion lacks log-probabilities of its prompt") from error
+    if not all(math.isfinite(value) and value <= 0 for value in values):
+        raise Unusable("a log-probability is not finite or above 0")
+    return values
+
+
+def _reply(choice: Any, prompt: tuple[int, ...]) -> Reply:
+    text, finish = choice["message"]["content"], choice["finish_reason"]
+    if not isinstance(text, str) or not (finish is None or isinstance(finish, str)):
+        raise Unusable("a choice has no text")
+    return Reply(text, finish, prompt, _token_ids(choice["token_ids"]))
+
+
+def _token_ids(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(token) is int for token in value):
+        raise Unusable("a prompt or a choice has no token ids")
+    return tuple(value)

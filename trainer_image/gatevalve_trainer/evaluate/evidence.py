@@ -6,20 +6,32 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError
-from gatevalve.contracts.files import Arm, EvidenceReport, FileFact, Item, PairRow
+from gatevalve.contracts.files import Arm, EvidenceReport, FileFact, Item, JudgeFact, PairRow, Stage
 from gatevalve.contracts.jobs import EvaluateInput, EvidenceResult
 from gatevalve.contracts.names import evidence_dir
 from gatevalve_trainer.evaluate.answers import Answer
 from gatevalve_trainer.evaluate.marks import check_mark, mark_of
-from gatevalve_trainer.evaluate.schedule import answering_arms, arm_models
-from gatevalve_trainer.evaluate.suites import LoadedSuite
+from gatevalve_trainer.evaluate.rounds import LoadedSuite
+from gatevalve_trainer.evaluate.schedule import answering_arms, arm_models, arms_of
 from gatevalve_trainer.store import TEMPORARY, Area, sweep_stale
 
 REPORT, PAIRS, JOURNAL = "report.json", "pairs.jsonl.gz", "partial.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How a measurement went: how far, on which suites, by which engine and judges."""
+
+    stage: Stage
+    suites: tuple[LoadedSuite, ...]
+    engine: str
+    judges: tuple[JudgeFact, ...] = ()
+
 
 GZIP_WINDOW = 31
 """zlib's window bits for a gzip container; its header then holds no time and no name, so equal rows give equal bytes."""
@@ -28,14 +40,16 @@ Answers = Mapping[tuple[str, str, Arm], Answer]
 
 
 def pair_rows(job: EvaluateInput, suites: Sequence[LoadedSuite], answers: Answers) -> Iterator[PairRow]:
-    """One row an item, in the policy's order of suites and then by item id."""
+    """One row an item, in the order of the suites and then by item id."""
     sources = answering_arms(arm_models(job.arms))
     for loaded in suites:
+        name = loaded.suite.name
         for item in sorted(loaded.items, key=lambda item: item.id):
-            yield _pair_row(loaded.suite.name, item, {arm: answers[loaded.suite.name, item.id, source] for arm, source in sources.items()})
+            yield _pair_row(name, item, {arm: answers[name, item.id, sources[arm]] for arm in arms_of(name)})
 
 
 def _pair_row(suite: str, item: Item, given: Mapping[Arm, Answer]) -> PairRow:
+    styles = {arm: answer.styles for arm, answer in given.items() if answer.styles is not None}
     return PairRow(
         suite=suite,
         item=item.id,
@@ -45,6 +59,8 @@ def _pair_row(suite: str, item: Item, given: Mapping[Arm, Answer]) -> PairRow:
         finishes={arm: answer.finishes for arm, answer in given.items()},
         texts={arm: answer.texts for arm, answer in given.items()},
         failures={arm: answer.failures for arm, answer in given.items()},
+        styles=styles or None,
+        likelihoods=given["candidate"].likelihoods,
     )
 
 
@@ -53,13 +69,11 @@ def table_bytes(rows: Iterator[PairRow]) -> bytes:
     return zlib.compress(b"".join(row.canonical() + b"\n" for row in rows), wbits=GZIP_WINDOW)
 
 
-def publish_evidence(
-    sealed: Area, job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: bytes, engine: str, seal: bytes
-) -> EvidenceResult:
+def publish_evidence(sealed: Area, job: EvaluateInput, measured: Measured, pairs: bytes, seal: bytes) -> EvidenceResult:
     """Write the table, then the report; raises ContractError when other bytes are there already."""
     directory = sealed.path(evidence_dir(job.channel_uid, job.test_entry))
     fact = FileFact(path=PAIRS, size=len(pairs), sha256=sha256(pairs))
-    unmarked = _report(job, suites, fact, engine)
+    unmarked = _report(job, measured, fact)
     report = unmarked.model_copy(update={"mark": mark_of(seal, REPORT, unmarked.canonical())}).canonical()
     publish_file(directory / PAIRS, pairs)
     publish_file(directory / REPORT, report)
@@ -75,7 +89,8 @@ def published_evidence(sealed: Area, job: EvaluateInput, seal: bytes) -> Evidenc
     marked = EvidenceReport.parse_json(raw)
     report = marked.model_copy(update={"mark": None})
     check_mark(seal, REPORT, report.canonical(), marked.mark, f"{directory}/{REPORT}")
-    if report != _report(job, (), report.pairs, report.engine).model_copy(update={"suites": report.suites}):
+    same = _report(job, Measured(report.stage, (), report.engine, report.judges), report.pairs)
+    if report != same.model_copy(update={"suites": report.suites}):
         raise ContractError(f"{directory}/{REPORT}", "was made for another test", "evidence is never overwritten; open a new test")
     sealed.read_named(directory, report.pairs)
     return EvidenceResult(evidence_digest=sha256(raw), pairs_digest=report.pairs.sha256)
@@ -112,7 +127,7 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _report(job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: FileFact, engine: str) -> EvidenceReport:
+def _report(job: EvaluateInput, measured: Measured, pairs: FileFact) -> EvidenceReport:
     return EvidenceReport(
         test_entry=job.test_entry,
         test_digest=job.test_digest,
@@ -124,9 +139,10 @@ def _report(job: EvaluateInput, suites: Sequence[LoadedSuite], pairs: FileFact, 
         candidate_digest=job.candidate_digest,
         incumbent_digest=job.incumbent_digest,
         anchor_digest=job.anchor_digest,
-        stage="Full",
-        suites=tuple(loaded.fact for loaded in suites),
+        stage=measured.stage,
+        suites=tuple(loaded.fact for loaded in measured.suites),
+        judges=measured.judges,
         pairs=pairs,
-        engine=engine,
+        engine=measured.engine,
         arms=arm_models(job.arms),
     )

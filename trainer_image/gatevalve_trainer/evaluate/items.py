@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gatevalve.contracts.errors import ContractError
@@ -14,11 +15,14 @@ BARREN_DRAWS = 100_000
 """Draws in a row without a new sealed item after which a generator's supply counts as used up."""
 
 
-def draw(task: Task, count: int, rng: random.Random, split_key: bytes) -> tuple[Item, ...]:
-    """`count` distinct items whose first user message lies on the sealed side; raises ContractError when the task cannot supply them."""
+def draw(task: Task, count: int, rng: random.Random, split_key: bytes, taken: Collection[str] = frozenset()) -> tuple[Item, ...]:
+    """`count` distinct items whose first user message lies on the sealed side and is not `taken`.
+
+    Raises ContractError when the task cannot supply them.
+    """
     if task.generate is None:
         raise ContractError(f"task {task.name}", "generates no items", "name a task with a generator, or give uri and digest")
-    found = _Found([], set(), set())
+    found = _Found([], set(taken), set())
     while len(found.items) < count:
         found.add(_next_sealed(task.name, task.generate, rng, split_key, found))
     return tuple(found.items)

@@ -13,7 +13,7 @@ from gatevalve.contracts.jobs import EvaluateInput
 from gatevalve.contracts.model import Contract, DigestField
 from gatevalve_trainer.evaluate.answers import Answer
 from gatevalve_trainer.evaluate.marks import check_mark, mark_of
-from gatevalve_trainer.evaluate.suites import LoadedSuite
+from gatevalve_trainer.evaluate.rounds import LoadedSuite
 
 
 class JournalHead(Contract):

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import aiohttp
 
 from gatevalve.contracts.errors import ContractError
+from gatevalve.contracts.files import Progress
 from gatevalve.contracts.jobs import EvaluateInput, EvidenceResult
-from gatevalve.contracts.names import evidence_dir
-from gatevalve_trainer.evaluate.answers import Answer, answer_of
-from gatevalve_trainer.evaluate.asking import ask_all
-from gatevalve_trainer.evaluate.engine import Engine, Replies
-from gatevalve_trainer.evaluate.evidence import JOURNAL, pair_rows, publish_evidence, published_evidence, table_bytes
+from gatevalve.contracts.names import evidence_dir, progress_file
+from gatevalve_trainer.evaluate.answering import Answering
+from gatevalve_trainer.evaluate.engine import Engine
+from gatevalve_trainer.evaluate.evidence import JOURNAL, Measured, pair_rows, publish_evidence, published_evidence, table_bytes
 from gatevalve_trainer.evaluate.journal import Journal, journal_head
+from gatevalve_trainer.evaluate.judge import open_judges
+from gatevalve_trainer.evaluate.measuring import Measuring
 from gatevalve_trainer.evaluate.patience import Patience
-from gatevalve_trainer.evaluate.progress import Progress
-from gatevalve_trainer.evaluate.schedule import Question, arm_models, questions
+from gatevalve_trainer.evaluate.rounds import Areas, Keys, LoadedSuite
+from gatevalve_trainer.evaluate.schedule import arm_models
 from gatevalve_trainer.evaluate.seeds import seal_seed_from_environment
-from gatevalve_trainer.evaluate.suites import Keys, LoadedSuite, load_suites
+from gatevalve_trainer.evaluate.suites import load_suites, verifiers
 from gatevalve_trainer.phases import log
 from gatevalve_trainer.split import split_key_from_environment
 from gatevalve_trainer.stopping import STOP
-from gatevalve_trainer.store import Area
-from gatevalve_trainer.tasks.plugin import Task, load
 
 
 def run(job: EvaluateInput, patience: Patience | None = None) -> EvidenceResult:
@@ -32,36 +33,38 @@ def run(job: EvaluateInput, patience: Patience | None = None) -> EvidenceResult:
     Raises ContractError when an input or earlier evidence is not what the job names, BackendUnavailable when the engine does not answer.
     """
     _check(job)
-    sealed, keys = Area(job.sealed), Keys(seal_seed_from_environment(), split_key_from_environment())
-    if (known := published_evidence(sealed, job, keys.seal)) is not None:
+    areas, keys = Areas.of(job), Keys(seal_seed_from_environment(), split_key_from_environment())
+    if (known := published_evidence(areas.sealed, job, keys.seal)) is not None:
         log("evidence verified", test=job.test_entry)
         return known
-    suites = load_suites(job, Area(job.data), sealed, keys)
-    path = sealed.path(f"{evidence_dir(job.channel_uid, job.test_entry)}/{JOURNAL}")
+    suites = load_suites(job, areas, keys)
+    path = areas.sealed.path(f"{evidence_dir(job.channel_uid, job.test_entry)}/{JOURNAL}")
     with Journal(path, journal_head(job, suites), keys.seal) as journal, STOP.deferred():
-        engine = asyncio.run(_measure(job, suites, journal, patience or Patience()))
-        pairs = table_bytes(pair_rows(job, suites, journal.answers))
-    result = publish_evidence(sealed, job, suites, pairs, engine, keys.seal)
-    path.unlink(missing_ok=True)
+        measured = asyncio.run(_measure(job, areas, keys, suites, journal, patience or Patience()))
+        pairs = table_bytes(pair_rows(job, measured.suites, journal.answers))
+    result = publish_evidence(areas.sealed, job, measured, pairs, keys.seal)
+    for done in (path, areas.sealed.path(progress_file(job.channel_uid, job.test_entry))):
+        done.unlink(missing_ok=True)
     return result
 
 
-async def _measure(job: EvaluateInput, suites: tuple[LoadedSuite, ...], journal: Journal, patience: Patience) -> str:
-    tasks = _verifiers(job)
-    asked = list(questions(job, suites))
+async def _measure(
+    job: EvaluateInput, areas: Areas, keys: Keys, suites: tuple[LoadedSuite, ...], journal: Journal, patience: Patience
+) -> Measured:
+    def tell(progress: Progress) -> None:
+        areas.sealed.write(progress_file(job.channel_uid, job.test_entry), progress.canonical())
 
-    def score(question: Question, replies: Replies) -> Answer:
-        return answer_of(question, replies, tasks[question.suite.name])
-
+    tasks = verifiers(job.policy)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         log("waiting for the engine", seconds_at_most=patience.engine)
         engine = Engine(session, job.engine_url, patience)
         await engine.wait_until_healthy()
         _check_models(job, await engine.models())
-        progress = Progress(len(asked), len(journal.answers))
-        await ask_all(asked, engine, journal, score, progress)
-        progress.report()
-        return await engine.name()
+        judges = await open_judges(job, session, patience, areas.data)
+        answering = Answering(engine, tasks, judges.by_suite, arm_models(job.arms))
+        measuring = Measuring(job, suites, journal, answering.answers, tell)
+        measured = await measuring.measured(areas.sealed, keys.seal, await engine.name())
+        return replace(measured, judges=judges.facts(loaded.suite.name for loaded in measured.suites))
 
 
 def _check(job: EvaluateInput) -> None:
@@ -70,10 +73,6 @@ def _check(job: EvaluateInput) -> None:
         raise ContractError(
             "policy", f"has digest {actual}, the job names {job.policy_digest}", "give the policy that the test was opened with"
         )
-
-
-def _verifiers(job: EvaluateInput) -> dict[str, Task | None]:
-    return {suite.name: load(suite.verifier) if suite.verifier else None for suite in job.policy.suites}
 
 
 def _check_models(job: EvaluateInput, served: frozenset[str]) -> None:

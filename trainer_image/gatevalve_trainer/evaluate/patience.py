@@ -15,6 +15,7 @@ class Patience:
     engine: float = 600
     poll: float = 1
     request: float = 600
+    judge: float = 180
     tries: int = 5
     first_pause: float = 0.5
 

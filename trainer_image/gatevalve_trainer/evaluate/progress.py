@@ -1,20 +1,23 @@
-"""What the log says while an evaluation runs: counts and rates, never items or scores."""
+"""What is told while an evaluation runs, in its log and to the operator: counts and rates, never items or scores."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+from gatevalve.contracts.files import Progress
 from gatevalve_trainer.phases import log
 
 REPORT_SECONDS = 5.0
 
+Tell = Callable[[Progress], None]
 
-class Progress:
-    """Counts answers and logs a line every five seconds."""
 
-    def __init__(self, total: int, done: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._resumed, self._clock = total, done, clock
+class Pace:
+    """Counts answers; every five seconds it logs a line and tells the operator."""
+
+    def __init__(self, total: int, done: int, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._resumed, self._tell, self._clock = total, done, tell, clock
         self._done, self._missing = done, 0
         self._started = self._reported = clock()
 
@@ -22,6 +25,11 @@ class Progress:
         """One more answer, of which so many decodes are missing."""
         self._done += 1
         self._missing += missing
+
+    def taken_over(self, answers: int) -> None:
+        """So many answers need not be asked, because an earlier test did; they say nothing of this attempt's rate."""
+        self._done += answers
+        self._resumed += answers
 
     def due(self) -> bool:
         """Whether it is time for a line; starts the next five seconds when it is."""
@@ -31,12 +39,13 @@ class Progress:
         return True
 
     def report(self) -> None:
-        """Log how far the evaluation is."""
-        log("evaluating", **self.facts())
+        """Say how far the evaluation is."""
+        progress = self.progress()
+        log("evaluating", **progress.wire(), resumed=self._resumed, missing_decodes=self._missing)
+        self._tell(progress)
 
-    def facts(self) -> dict[str, int | float]:
-        """Answers done, of how many, resumed ones, missing decodes, answers a second, and seconds left at that rate."""
+    def progress(self) -> Progress:
+        """Answers there are, of how many, answers a second in this attempt, and seconds left at that rate."""
         rate = (self._done - self._resumed) / max(self._clock() - self._started, 1e-9)
         left = (self._total - self._done) / rate if rate else 0.0
-        facts = {"answers": self._done, "of": self._total, "resumed": self._resumed, "missing_decodes": self._missing}
-        return {**facts, "per_second": round(rate, 1), "seconds_left": round(left)}
+        return Progress(answered=self._done, of=self._total, per_second=f"{rate:.1f}", seconds_left=round(left))

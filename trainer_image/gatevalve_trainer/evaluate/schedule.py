@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import ARMS, Arm, Item
 from gatevalve.contracts.jobs import EvaluateInput
-from gatevalve.contracts.policy import Suite
+from gatevalve.contracts.policy import SCREEN, Suite
+from gatevalve_trainer.evaluate.rounds import LoadedSuite
 from gatevalve_trainer.evaluate.seeds import request_seed
-from gatevalve_trainer.evaluate.suites import LoadedSuite
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,25 @@ def answering_arms(models: Mapping[Arm, str]) -> dict[Arm, Arm]:
     return {arm: "incumbent" if arm == "anchor" and models["anchor"] == models["incumbent"] else arm for arm in ARMS}
 
 
-def questions(job: EvaluateInput, suites: Sequence[LoadedSuite]) -> Iterator[Question]:
-    """Every question of the test, item by item over the arms, so that a drifting engine drifts for all arms alike."""
-    models = arm_models(job.arms)
-    asked = dict.fromkeys(answering_arms(models).values())
+Unit = tuple[Question, ...]
+"""What is answered together: one question, or all arms of an item whose replies a judge compares."""
+
+
+def units(job: EvaluateInput, suites: Sequence[LoadedSuite]) -> Iterator[Unit]:
+    """Every question on some suites, item by item over the arms, so that a drifting engine drifts for all arms alike."""
     for loaded in suites:
         for item in loaded.items:
-            for arm in asked:
-                seed = request_seed(job.round, job.test, loaded.suite.name, item.id, arm)
-                yield Question(loaded.suite, item, arm, models[arm], seed)
+            asked = tuple(_questions(job, loaded.suite, item))
+            yield from (asked,) if loaded.suite.judge is not None else ((question,) for question in asked)
+
+
+def arms_of(suite: str) -> tuple[Arm, ...]:
+    """The arms that a suite has rows of: the screen is about candidate and incumbent only."""
+    return ("candidate", "incumbent") if suite == SCREEN else ARMS
+
+
+def _questions(job: EvaluateInput, suite: Suite, item: Item) -> Iterator[Question]:
+    models = arm_models(job.arms)
+    sources = answering_arms(models)
+    for arm in dict.fromkeys(sources[arm] for arm in arms_of(suite.name)):
+        yield Question(suite, item, arm, models[arm], request_seed(job.round, job.test, suite.name, item.id, arm))

@@ -34,6 +34,9 @@ def drawing_seed(seal: bytes, channel_uid: str, number: int, suite: str) -> int:
 
 
 def request_seed(number: int, test: int, suite: str, item: str, arm: Arm) -> int:
-    """The engine's seed for one item and arm of one test: an attempt that asks again asks for the same replies."""
-    digest = hashlib.sha256(canonical_json([number, test, suite, item, arm])).digest()
+    """The engine's seed for one item and arm of one test: an attempt that asks again asks for the same replies.
+
+    The anchor's is the same in every test of a round, whose tests may share its answers.
+    """
+    digest = hashlib.sha256(canonical_json([number, 0 if arm == "anchor" else test, suite, item, arm])).digest()
     return int.from_bytes(digest[:4]) & MAX_REQUEST_SEED

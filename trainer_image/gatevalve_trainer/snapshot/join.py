@@ -97,7 +97,7 @@ def first_user_text(reply: TrafficRecord) -> str | None:
     """
     if reply.route == "completions":
         return reply.prompt
-    return next((_content_text(message.get("content")) for message in reply.messages or () if message.get("role") == "user"), None)
+    return next((content_text(message.get("content")) for message in reply.messages or () if message.get("role") == "user"), None)
 
 
 def _first_of_each(replies: Iterable[TrafficRecord], dropped: Counter[str]) -> list[TrafficRecord]:
@@ -138,7 +138,8 @@ def _row_id(reply: TrafficRecord) -> str:
     return f"{reply.id}/{reply.choice}"
 
 
-def _content_text(content: Any) -> str:
+def content_text(content: Any) -> str:
+    """The text of a chat message's content: a text, or the texts of its parts."""
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")

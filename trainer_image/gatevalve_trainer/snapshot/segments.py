@@ -95,6 +95,13 @@ def _wait_for_the_end(window: Window, deadline: float, clock: Clock) -> None:
         clock.sleep(POLL_SECONDS)
 
 
+def closed_segments(area: Area, channel_uid: str) -> Iterator[str]:
+    """Paths of all segments that their pods have closed, oldest date first."""
+    root = traffic_dir(channel_uid)
+    for date in area.names(root):
+        yield from (f"{root}/{date}/{name}" for name in area.names(f"{root}/{date}") if name.endswith(SEGMENT))
+
+
 def read_segment(area: Area, path: str) -> Segment:
     """A segment's complete frames; a torn last frame and lines that are no records are counted, not read.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
@@ -22,13 +22,18 @@ Verifier = Callable[[Item, str], float]
 """Scores a reply's text from 0 (wrong) to 1 (right); raises when the item cannot be scored."""
 
 
+Reference = Callable[[Sequence[Mapping[str, str]]], str | None]
+"""The right answer to a captured request, worked out from its messages (role and content); None for a request that is not of the task."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task: its verifier and, when fresh items can be made, its generator."""
+    """A task: its verifier; its generator, when fresh items can be made; its reference, when captured requests can be answered."""
 
     name: str
     verify: Verifier
     generate: Generator | None = None
+    refer: Reference | None = None
 
 
 def single_turn(prompt: str, answer: str | None, kind: str | None = None) -> Item:
@@ -55,6 +60,15 @@ def checked_score(task: Task, item: Item, text: str) -> float | None:
     except Exception:  # noqa: BLE001 - a plug-in may raise anything
         return None
     return score if math.isfinite(score) and 0 <= score <= 1 else None
+
+
+def referred(task: Task, messages: Sequence[Mapping[str, str]]) -> str | None:
+    """The reference's answer when it is a text; None when it passes the request over, or fails on it: anybody may have written it."""
+    try:
+        answer = task.refer(messages) if task.refer is not None else None
+    except Exception:  # noqa: BLE001 - a plug-in may raise anything
+        return None
+    return answer if isinstance(answer, str) else None
 
 
 def load(name: str) -> Task:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import Item
 from gatevalve_trainer.tasks.plugin import Task, single_turn
+from gatevalve_trainer.tasks.word_problem_answers import refer
 
 NAMES = tuple(
     "Ann Ben Cara Dan Eva Finn Gina Hugo Ivy Jack Kim Leo Mia Noah Olga Paul Rosa Sam Tina Umar Vera Will Zoe Ali".split()  # noqa: SIM905
@@ -213,4 +214,4 @@ def _item(problem: Problem) -> Item:
     return single_turn(problem.prompt, problem.answer, problem.kind)
 
 
-TASK = Task(name="word-problems", verify=verify, generate=generate)
+TASK = Task(name="word-problems", verify=verify, generate=generate, refer=refer)

@@ -1,0 +1,54 @@
+"""Where a command reads a channel's log and evidence from: options, and the question that they add up to."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gatevalve.cli.cluster import Reader
+from gatevalve.cli.verify import Question
+from gatevalve.contracts.errors import ClusterError, ContractError
+
+
+def cluster_options() -> argparse.ArgumentParser:
+    """Options of every command that asks a cluster."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--namespace", "-n", help="default: the current context's")
+    parser.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
+    return parser
+
+
+def log_options() -> argparse.ArgumentParser:
+    """Options of every command that reads a log whole."""
+    parser = argparse.ArgumentParser(add_help=False, parents=[cluster_options()])
+    parser.add_argument("--key-sha256", help="the signing key's digest you trust (NOTES prints it); default: the one that Open names")
+    parser.add_argument("--certificate", type=Path, help="the signing key's certificate; default: those in ConfigMap gatevalve-keys")
+    parser.add_argument("--log", type=Path, help="root of the external log; verify compares every entry with its copy there")
+    parser.add_argument("--offline", action="store_true", help="read the entries from --log instead of the API server")
+    parser.add_argument("--sealed", type=Path, help="root of the sealed area, to judge from its evidence")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    return parser
+
+
+def question(args: argparse.Namespace, channel: str) -> Question:
+    """What is at hand; the cluster is asked only for what no file gives. Raises ContractError, ClusterError."""
+    if args.offline and args.log is None:
+        raise ContractError("--offline", "reads entries from the external log", "give its directory with --log")
+    reader = None if args.offline and args.certificate else Reader.connect(args.kubeconfig, args.namespace)
+    certificates = [_file(args.certificate)] if args.certificate else reader.certificates() if reader else []
+    things = reader.entries(channel) if reader and not args.offline else None
+    if things == [] and args.log is None and reader is not None:
+        raise nothing_of(channel, reader)
+    return Question(channel, things, certificates, args.key_sha256, args.log, args.sealed)
+
+
+def nothing_of(channel: str, reader: Reader) -> ClusterError:
+    """The API server holds no entry of a channel."""
+    return ClusterError(f"no entry of channel {channel} in namespace {reader.namespace}; check the name, or give --namespace")
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ContractError("--certificate", f"{path} cannot be read: {error.strerror}", "give the signing key's certificate") from error
