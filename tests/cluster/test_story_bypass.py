@@ -53,6 +53,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.vllm, pytest.mark.timeout(900)]
 
 OPEN = f"{CHANNEL}-000000"
 RELEASE = "adapterrelease"
+PROBE_SECONDS = 420
+"""An evaluation of its own for each sentinel."""
 
 
 @pytest.fixture(scope="module")
@@ -321,6 +323,22 @@ def test_a_policy_made_again_looser_under_its_name_judges_nothing_until_a_person
         attacked.eventually("the strict one in force", lambda: attacked.newest("Policy")["spec"]["reason"] == "PolicyChanged")
     attacked.mended()
     assert attacked.metric("policy_unapproved") == 0
+
+
+def test_after_another_policy_the_gate_itself_is_probed_and_refuses_both_sentinels(attacked: Attacked):
+    policy = attacked.newest("Policy")["spec"]["sequence"]
+    with attacked.untouched():
+        for kind in ("Same", "Bad"):
+            attacked.eventually(f"sentinel {kind} passed", partial(has_passed_since, attacked, kind, policy), PROBE_SECONDS)
+    attacked.told("SentinelsPassed", "True", "AsExpected")
+    assert all(attacked.metric("sentinels_total", kind=kind, outcome="Passed") >= 1 for kind in ("Same", "Bad"))
+    assert attacked.newest("Open", "Promote", "Rollback")["spec"]["sequence"] < policy
+
+
+def has_passed_since(attacked: Attacked, kind: str, sequence: int) -> bool:
+    """A sentinel of this kind passed after an entry."""
+    entries = [release["spec"] for release in attacked.stage.releases()[sequence:]]
+    return any(entry["reason"] == "SentinelPassed" and entry["sentinel"]["kind"] == kind for entry in entries)
 
 
 # ---- the audit

@@ -18,6 +18,7 @@ RARE: dict[Right, str] = {
     ("get", "batch", "jobs"): "read when a Job that is to be made exists already, after a kill between its creation and the next reconcile",
     ("delete", "batch", "jobs"): "stops what a candidate runs that is overtaken or past its deadline",
     ("update", "gatevalve.dev", "adaptercandidates/finalizers"): "asked for by clusters that check who may set blockOwnerDeletion",
+    ("update", "gatevalve.dev", "adapterchannels/finalizers"): "the same, for the Jobs of sentinels, which a channel owns",
     ("get", "", "events"): "read when an event repeats",
     ("patch", "", "events"): "counts an event that repeats",
 }

@@ -13,6 +13,7 @@ from gatevalve.contracts.files import AdapterManifest
 from gatevalve.contracts.jobs import AdapterResult, PublishInput
 from gatevalve.contracts.kinds import SentinelRef
 from gatevalve.contracts.names import ADAPTER_CONFIG, MANIFEST, adapter_dir, arm_dir, digest_hex, work_dir
+from gatevalve_trainer.adapter.arms import verified_arms
 from gatevalve_trainer.adapter.files import check_base, read_adapter
 from gatevalve_trainer.adapter.shape import LoraShape, canonical_config, check_fits_channel
 from gatevalve_trainer.phases import Phases
@@ -70,19 +71,8 @@ def _noise(base: Path, job: PublishInput) -> dict[str, bytes]:
 
 
 def _hand_over_arms(area: Area, job: PublishInput) -> None:
-    fields = {job.anchor_digest: "anchorDigest", job.incumbent_digest: "incumbentDigest"}  # often one adapter is both
-    for digest, field in fields.items():
-        if digest is not None:
-            _hand_over(job, digest, _checked_arm(area, job, field, digest))
-
-
-def _checked_arm(area: Area, job: PublishInput, field: str, digest: str) -> dict[str, bytes]:
-    try:
-        manifest, files = read_adapter(area, adapter_dir(job.channel_uid, digest), digest)
-        check_base(manifest, job.base.digest)
-    except GatevalveError as error:
-        raise ContractError(field, f"the published adapter is not sound ({error})", "find out who wrote to it, and restore it") from error
-    return files
+    for digest, files in verified_arms(area, job):
+        _hand_over(job, digest, files)
 
 
 def _hand_over(job: PublishInput, digest: str, files: dict[str, bytes]) -> None:

@@ -67,8 +67,12 @@ Mount = tuple[str, bool]
 
 
 def draw_job(place: Place, owner: Owner, attempt: int, job: DrawInput, seconds: int) -> dict[str, Any]:
-    """Draws a round's items: reads suites/ and, for a policy that asks for it, traffic/; holds both keys and the sealed area."""
-    container = _container("draw", place.trainer_image, ["draw"], [*_job_env(job), *_sealed_env()], _item_mounts(job))
+    """Draws a round's items: reads suites/, adapters/ where an arm is one, and traffic/ where the policy asks for it; holds both keys and
+    the sealed area.
+    """
+    arms = [digest for digest in (job.incumbent_digest, job.anchor_digest) if digest is not None]
+    mounts = [*_data([(names.adapters_dir(job.channel_uid), True)] if arms else []), *_item_mounts(job)]
+    container = _container("draw", place.trainer_image, ["draw"], [*_job_env(job), *_sealed_env()], mounts)
     return _job(place, owner, Step.DRAW, attempt, [], container, PodTemplate(), seconds)
 
 

@@ -84,13 +84,15 @@ class PublishInput(JobInput):
 
 
 class DrawInput(JobInput):
-    """`gatevalve-trainer draw`: draws a round's items and finds every task, before anything is trained or a test is paid."""
+    """`gatevalve-trainer draw`: draws a round's items and finds every task and arm, before anything is trained or a test is paid."""
 
     sealed: Uri = Field(description="fsspec URL of the sealed area, without the channel's prefix.")
     round: int
     policy: GatePolicySpec
     policy_digest: DigestField
     base: Base
+    incumbent_digest: DigestField | None = Field(default=None, description="Verified, because the candidate will be measured against it.")
+    anchor_digest: DigestField | None = Field(default=None, description="Verified, because the candidate will be measured against it.")
 
 
 class EvaluateInput(JobInput):

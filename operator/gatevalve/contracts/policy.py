@@ -245,7 +245,7 @@ class EvidenceRules(Contract):
     """What evidence must look like to be judged at all."""
 
     max_missing_basis_points: BasisPoints = Field(
-        description="Largest share of missing answers in any suite and arm; above it the test is Inconclusive."
+        description="Largest share of missing answers in any suite and arm; above it nothing is judged by that suite."
     )
     min_clusters: int = Field(ge=2, le=100_000, description="Fewest independent clusters in any Primary or Guard suite.")
 
@@ -254,6 +254,7 @@ _FRESH = "has(suite.items.count) ? suite.items.count : has(suite.items.traffic) 
 TOO_FEW = "items of a generated or traffic suite must be at least evidence.minClusters, or no test could ever pass"
 SCREEN_IS_OURS = f"a suite must not be named {SCREEN}: evidence calls the Primary suite's screen so"
 NO_FIXED_SCREEN = "futility.items must be 0 for a Primary suite of fixed items: a screen needs items of its own"
+PRIMARY_APART = "no other suite may have the Primary suite's items: its public reasons would tell what is sealed"
 SCREEN_TOO_SMALL = "futility.items must be 0 or at least 2: one item shows no variance"
 
 
@@ -272,6 +273,11 @@ class GatePolicySpec(Contract):
                 _TOO_MANY,
             ),
             (f"!self.suites.exists(suite, suite.name == '{SCREEN}')", SCREEN_IS_OURS),
+            (
+                "self.suites.all(primary, primary.role != 'Primary' || !has(primary.items.digest) || self.suites.all(other, "
+                "other.role == 'Primary' || !has(other.items.digest) || other.items.digest != primary.items.digest))",
+                PRIMARY_APART,
+            ),
             ("self.futility.items == 0 || !self.suites.exists(suite, suite.role == 'Primary' && has(suite.items.uri))", NO_FIXED_SCREEN),
             ("self.futility.items != 1", SCREEN_TOO_SMALL),
         )
@@ -302,6 +308,10 @@ class GatePolicySpec(Contract):
             raise ValueError("suite names must differ")
         if any(suite.name == SCREEN for suite in self.suites):
             raise ValueError(SCREEN_IS_OURS)
+        if self.primary.items.digest is not None and any(
+            suite.items.digest == self.primary.items.digest for suite in self.suites if suite.role != "Primary"
+        ):
+            raise ValueError(PRIMARY_APART)
         if self.futility.items and self.primary.items.uri is not None:
             raise ValueError(NO_FIXED_SCREEN)
         if self.futility.items == 1:

@@ -6,19 +6,10 @@ from gatevalve.contracts.kinds import AdapterReleaseSpec, SentinelKind, Sentinel
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import ConditionReason, EntryReason
 from gatevalve.decide.log import LogState, name_of
+from gatevalve.gate.probing import sentinels_off
 
 KINDS: tuple[SentinelKind, ...] = ("Same", "Bad")
 """In the order in which they run."""
-
-
-def sentinels_off(policy: GatePolicySpec) -> str | None:
-    """Why a policy has no sentinels; None when it has."""
-    if policy.sentinels.every_candidates == 0:
-        return "sentinels.everyCandidates of the policy in force is 0"
-    traffic = [suite.name for suite in policy.suites if suite.items.traffic is not None]
-    if traffic:
-        return f"suite {traffic[0]} takes its items from traffic, which sentinels would use up"
-    return None
 
 
 def due_sentinel(log: LogState) -> SentinelRef | None:

@@ -53,7 +53,7 @@ def next_step(case: Case) -> Plan:
 
 
 def _draw(case: Case) -> Plan | None:
-    """Nothing is trained and no test is paid before the items of the round are there; None once they are."""
+    """Nothing is trained and no test is paid before items and arms of the test were found; None once they were."""
     due = case.due
     if due is None:
         decided = (False, ConditionReason.ITEM_SUPPLY, USED_UP)
@@ -79,6 +79,8 @@ def _drawing(case: Case, number: int, start: Start) -> Plan:
         policy=policy,
         policy_digest=policy_digest,
         base=case.channel.base,
+        incumbent_digest=case.facts.incumbent_digest,
+        anchor_digest=case.log.anchor.digest,
     )
     manifest = draw_job(case.view.settings.place, case.owner, start.attempt, job, int(case.seconds_left))
     plan = _started(case, CandidateState.DRAWING, manifest, start)

@@ -35,11 +35,11 @@ MOST_TOLD, LONGEST, LONGEST_SUBJECT = 5, 200, 120
 MOST_KNOWN = 64
 """Findings that are remembered; more than can be found at once."""
 
-READERS_OF_SEALED = (Step.DRAW, Step.EVALUATE)
-"""Steps that find what somebody else has put into the sealed area."""
+READERS = (Step.DRAW, Step.EVALUATE)
+"""Steps that find what somebody else has put into the sealed area, or into the adapters that they measure against."""
 
 ARMS = ("incumbentDigest", "anchorDigest")
-"""Fields of PublishInput: a message that begins with one says that what is published under the digest is not what it names."""
+"""Fields of DrawInput and PublishInput: a message that begins with one says that what is published there is not what it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +223,10 @@ def _adapters(view: View) -> Iterator[Finding]:
 
 
 def _arms(view: View) -> Iterator[Finding]:
-    """Incumbents and anchors that an evaluation found to be others than their digests name."""
+    """Incumbents and anchors that a drawing or an evaluation found to be others than their digests name."""
     for job in view.jobs:
         said = job.termination.message if job.termination else ""
-        if job.step == Step.EVALUATE and job.exit_code == ExitCode.CONTRACT and said.startswith(ARMS) and _is_fresh(view, job):
+        if job.step in READERS and job.exit_code == ExitCode.CONTRACT and said.startswith(ARMS) and _is_fresh(view, job):
             yield Finding(ConditionReason.ADAPTER_FORGED, f"Job {job.name}", said)
 
 
@@ -243,7 +243,7 @@ def _planted(view: View) -> Iterator[Finding]:
     """Rounds, journals and reports that a drawing or an evaluation found without the seal's mark."""
     for job in view.jobs:
         said = job.termination.message if job.termination else ""
-        if job.step in READERS_OF_SEALED and job.exit_code == ExitCode.CONTRACT and f": {UNMARKED}" in said and _is_fresh(view, job):
+        if job.step in READERS and job.exit_code == ExitCode.CONTRACT and f": {UNMARKED}" in said and _is_fresh(view, job):
             yield Finding(ConditionReason.EVIDENCE_FORGED, f"Job {job.name}", said)
 
 

@@ -9,8 +9,12 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from gatevalve.contracts.policy import GatePolicySpec, RoundBudget, Suite
+from gatevalve.gate.probing import sentinels_off
 
 T = TypeVar("T")
+
+NEVER = 1_000_000
+"""Stands for no sentinels at all: more tests than any policy may have between two of them."""
 
 
 class Relation(StrEnum):
@@ -98,8 +102,8 @@ POLICY: tuple[Line[GatePolicySpec], ...] = (
     # The screen can only refuse: with items it asks more than without, two sizes ask differently, and a smaller p ends more candidates.
     Line("futility.items", lambda policy: policy.futility.items, _any),
     Line("futility.alphaBasisPoints", lambda policy: policy.futility.alpha_basis_points, _less),
-    # 0 is never; otherwise fewer tests between two sentinels probe the gate more often.
-    Line("sentinels.everyCandidates", lambda policy: policy.sentinels.every_candidates or 1_000_000, _less),
+    # Fewer tests between two sentinels probe the gate more often; a suite that switches them off takes that away.
+    Line("sentinels.everyCandidates", lambda policy: NEVER if sentinels_off(policy) else policy.sentinels.every_candidates, _less),
     Line("evidence.maxMissingBasisPoints", lambda policy: policy.evidence.max_missing_basis_points, _less),
     Line("evidence.minClusters", lambda policy: policy.evidence.min_clusters, _more),
 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, Likelihood, PairRow, Style
 from gatevalve.contracts.policy import SCREEN, EvidenceRules, Suite
 from gatevalve.contracts.reasons import Finding
+
+MOST = 2**53 - 1
+"""The largest integer that a record holds (RFC 8785)."""
 
 NAMED_ROWS = 3
 """Rows that a sentence names before it only counts."""
@@ -26,7 +30,7 @@ def row_problem(suite: Suite, rows: Sequence[PairRow], expected: int | None, rul
         _count(rows, expected)
         or _named_rows(rows, lambda row: _whole(suite, row), f"Rows do not hold {suite.decodes} answers of every arm")
         or _named_rows(rows, lambda row: _told_missing(suite, row), "An answer is neither whole nor told to be missing")
-        or _range(rows)
+        or _range(suite, rows)
         or _missing(suite, rows, rules.max_missing_basis_points)
         or _clusters(suite, rows, rules.min_clusters)
     )
@@ -92,14 +96,14 @@ def _nulls(values: Sequence[object]) -> list[bool]:
     return [value is None for value in values]
 
 
-def _range(rows: Sequence[PairRow]) -> Problem | None:
-    return _named_rows(rows, _in_range, "A number is out of range", Finding.EVIDENCE_NUMBERS)
+def _range(suite: Suite, rows: Sequence[PairRow]) -> Problem | None:
+    return _named_rows(rows, partial(_in_range, suite.sampling.max_tokens), "A number is out of range", Finding.EVIDENCE_NUMBERS)
 
 
-def _in_range(row: PairRow) -> bool:
+def _in_range(longest: int, row: PairRow) -> bool:
     scores = (score for given in row.scores.values() for score in given if score is not None)
     tokens = (count for given in row.tokens.values() for count in given if count is not None)
-    if not (all(0 <= score <= SCORE_ONE for score in scores) and all(count >= 0 for count in tokens)):
+    if not (all(0 <= score <= SCORE_ONE for score in scores) and all(0 <= count <= longest for count in tokens)):
         return False
     styles = (style for given in (row.styles or {}).values() for style in given if style is not None)
     likelihoods = (likelihood for likelihood in row.likelihoods or () if likelihood is not None)
@@ -111,8 +115,9 @@ def _possible_style(style: Style) -> bool:
 
 
 def _possible_likelihood(told: Likelihood) -> bool:
-    """A probability is at most one, and r - 1 - ln r is never negative."""
-    return max(told.candidate, told.incumbent, told.anchor) <= 0 <= min(told.k3_incumbent, told.k3_anchor)
+    """A probability is at most one, and r - 1 - ln r is never negative; no sum is larger than a record can hold."""
+    sums, divergences = (told.candidate, told.incumbent, told.anchor), (told.k3_incumbent, told.k3_anchor)
+    return min(sums) >= -MOST and max(sums) <= 0 <= min(divergences) and max(divergences) <= MOST
 
 
 def _missing(suite: Suite, rows: Sequence[PairRow], most: int) -> Problem | None:

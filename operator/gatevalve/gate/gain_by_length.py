@@ -29,8 +29,9 @@ def gain_by_length(policy: GatePolicySpec, evidence: Evidence) -> tuple[CheckRes
 
 def _kept(suite: Suite, evidence: Evidence, limit: int) -> CheckResult:
     compared = [(row, shift) for row in evidence.rows(suite.name) if (shift := _length_shift(row)) is not None]
-    if not compared:
-        return found(Check.BEHAVIOUR, Outcome.INSUFFICIENT, Finding.NO_REPLIES, suite, 0, Finding.NO_REPLIES.sentence)
+    if not compared or (limit < NO_LIMIT and any(None in row.tokens["candidate"] for row in evidence.rows(suite.name))):
+        # With an answer its length is lost: a long one that goes missing must not make the gain look less explained by length.
+        return found(Check.BEHAVIOUR, Outcome.INSUFFICIENT, Finding.NO_REPLIES, suite, len(compared), Finding.NO_REPLIES.sentence)
     rows = [row for row, _ in compared]
     weights = intercept_weights([shift for _, shift in compared])
     gain = paired_gain(evidence, suite, "incumbent").mean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from gatevalve.contracts.files import RoundManifest
 from gatevalve.contracts.jobs import DrawInput
-from gatevalve.contracts.names import ENV_SEAL_SEED, ENV_SPLIT_KEY
+from gatevalve.contracts.names import ENV_SEAL_SEED, ENV_SPLIT_KEY, adapter_dir
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve_trainer.evaluate.rounds import Areas, Keys
 from gatevalve_trainer.evaluate.suites import load_suites
@@ -22,6 +23,7 @@ from gatevalve_trainer.tasks import word_problems
 from gatevalve_trainer.tasks.plugin import first_user_message
 from support import evaluation, training
 from support.evaluation import SEAL, SPLIT
+from support.made_adapters import made_adapter
 from support.training import Ended, run_trainer, trainer_environment
 
 Change = Callable[[dict[str, Any]], None]
@@ -35,7 +37,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job_of(root: Path, policy: GatePolicySpec) -> dict[str, Any]:
-    told = evaluation.job(root, policy=policy).model_dump()
+    told = evaluation.job(root, policy=policy).model_dump() | {"incumbent_digest": None}
     return {name: told[name] for name in DrawInput.model_fields}
 
 
@@ -132,6 +134,46 @@ def test_10_a_round_that_was_planted(tmp_path: Path) -> None:
     ended = draw(tmp_path)
     assert ended.code == 10
     assert "000003/MANIFEST.json: was not written by an evaluation that holds this namespace's seal" in ended.said.message
+
+
+ARMS = {"incumbent_digest": "incumbentDigest", "anchor_digest": "anchorDigest"}
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "gone": shutil.rmtree,
+    "without its weights": lambda directory: (directory / "adapter_model.safetensors").unlink(),
+    "with other weights": lambda directory: (directory / "adapter_model.safetensors").write_bytes(b"other"),
+}
+
+
+def draw_against(root: Path, **arms: str) -> Ended:
+    """A drawing for a candidate of the tiny base that will be measured against these arms."""
+    evaluation.write_suites(root)
+    return run_trainer("draw", DrawInput, root, job_of(root, evaluation.policy()) | {"base": training.tiny_base()} | arms)
+
+
+def published(root: Path) -> tuple[str, Path]:
+    """A published adapter of the tiny base: its digest and its directory."""
+    made = root / "made"
+    digest = made_adapter(made)
+    directory = root / "data" / adapter_dir("channel-uid", digest)
+    directory.parent.mkdir(parents=True)
+    return digest, made.rename(directory)
+
+
+def test_0_the_arms_are_sound(tmp_path: Path) -> None:
+    digest, _ = published(tmp_path)
+    assert draw_against(tmp_path, **dict.fromkeys(ARMS, digest)).code == 0
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+@pytest.mark.parametrize("arm", ARMS)
+def test_10_an_arm_that_is(arm: str, spoilt: str, tmp_path: Path) -> None:
+    digest, directory = published(tmp_path)
+    SPOILT[spoilt](directory)
+    ended = draw_against(tmp_path, **{arm: digest})
+    assert (ended.code, ended.said.exit_code, ended.said.reason) == (10, 10, "ContractError")
+    assert ended.said.message.startswith(f"{ARMS[arm]}: the published adapter is not sound (")
+    assert "find out who wrote to it, and restore it, or " in ended.said.message
+    assert not (tmp_path / ROUND).exists()
 
 
 def test_10_without_the_seals_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ def assert_says_only_counts(said: str, root: Path) -> None:
         assert item.id not in said
         assert first_user_message(item) not in said
     assert "score" not in said
+    assert "missing" not in said
 
 
 def test_generated_prompts_lie_on_the_sealed_side_and_arms_are_asked_in_turn(tmp_path: Path) -> None:

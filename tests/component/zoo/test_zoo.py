@@ -96,7 +96,7 @@ def policy(primary: dict[str, Any], futility: int) -> GatePolicySpec:
             "decodes": 2,
         },
     ]
-    limits = {**THRESHOLDS["behaviour"], "lengthRatioPercent": {"min": 70, "max": 170}}
+    limits = {**THRESHOLDS["behaviour"], "lengthRatioPercent": {"min": 70, "max": 170}, "minDiversityPercent": 25}
     return GatePolicySpec.parse(
         {
             **THRESHOLDS,
@@ -109,6 +109,7 @@ def policy(primary: dict[str, Any], futility: int) -> GatePolicySpec:
 
 
 FRESH = policy({"generator": "word-problems", "count": 120}, futility=60)
+WHOLE = policy({"generator": "word-problems", "count": 120}, futility=0)
 FIXED = policy({"uri": "suites/leaked.jsonl", "digest": sha256(to_lines(leaked()))}, futility=0)
 
 
@@ -178,7 +179,8 @@ def test_an_honest_improvement_is_accepted(tmp_path: Path, engine: EvaluationEng
 
 @pytest.mark.parametrize("animal", REFUSED)
 def test_an_animal_of_the_zoo_is_refused_for_its_own_reason(tmp_path: Path, engine: EvaluationEngine, animal: str) -> None:
-    judgement = judged(tmp_path, engine, animal, FRESH)
+    screened = REFUSED[animal] is Finding.HOPELESS
+    judgement = judged(tmp_path, engine, animal, FRESH if screened else WHOLE)
     assert judgement.verdict is Verdict.REJECTED, told(judgement)
     assert REFUSED[animal] in failed(judgement), told(judgement)
 

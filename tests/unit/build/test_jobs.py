@@ -102,6 +102,18 @@ def test_traffic_is_read_by_who_draws_items_and_only_for_a_policy_that_asks_for_
     assert data_paths(step, CAPTURED)[step] == [("suites", True), ("channel-1/traffic", True)]
 
 
+def test_adapters_are_read_by_who_draws_only_where_an_arm_is_one() -> None:
+    world = World(gain=0.5)
+    world.run()
+    for name in ("monday", "tuesday"):
+        world.apply(name)
+        world.run()
+    drawn = [world.jobs[name].manifest["spec"]["template"]["spec"] for name in sorted(world.jobs) if "-draw-" in name]
+    seen = [[item for item in containers(pod)["draw"]["volumeMounts"] if item.get("subPath", "").endswith("/adapters")] for pod in drawn]
+    path = {"mountPath": "/gatevalve/data/channel-1/adapters", "subPath": "channel-1/adapters"}
+    assert seen == [[], [{"name": "data", **path, "readOnly": True}]]
+
+
 def test_training_never_sees_traffic() -> None:
     assert [path for path, _ in data_paths("train", CAPTURED)["train"] if "traffic" in path] == []
 

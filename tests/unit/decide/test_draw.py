@@ -13,7 +13,7 @@ from gatevalve.contracts.names import ENV_JOB
 from gatevalve.contracts.policy import GatePolicySpec, Items
 from gatevalve.decide.audit import log_problems
 from gatevalve.decide.log import LogState
-from support.world import Killed, World, digest, policy
+from support.world import Killed, World, digest, entry, policy
 
 SHORT = "suite target: 12 fresh conversations of the sealed side, 60 are needed; wait for traffic"
 OPENED = ["Open:ChannelOpened"]
@@ -199,6 +199,34 @@ def test_a_policy_that_names_what_is_not_there_ends_the_candidate_before_anythin
     world.run()
     assert (world.state(uid), steps(world), world.story()) == ("Errored", ["draw"], OPENED)
     assert decided(world, uid)[1:] == ("ContractBroken", world.says)
+
+
+@pytest.mark.parametrize("field", ["incumbentDigest", "anchorDigest"])
+def test_an_arm_that_is_gone_ends_the_candidate_before_anything_is_trained_or_paid_and_is_told_as_tampering(field: str) -> None:
+    supply = Supply()
+    world = World(script=supply)
+    world.run()
+    supply.code, world.says = 10, f"{field}: the published adapter is not sound (it is gone); restore it"
+    uid = world.apply("monday")
+    world.run()
+    assert (world.state(uid), steps(world), world.story()) == ("Errored", ["draw"], OPENED)
+    assert (decided(world, uid)[1:], world.tampering()) == (("ContractBroken", world.says), "AdapterForged")
+
+
+def test_the_draw_is_told_the_arms_that_the_test_will_be_measured_against() -> None:
+    world = World(gain=0.5)
+    world.run()
+    world.apply("monday")
+    world.run()
+    first = digest("adapter of uid-monday")
+    world.edit(anchor={"entry": entry(3), "reason": "the new normal", "by": "ann"})
+    world.run()
+    world.apply("tuesday")
+    world.run()
+    jobs = [told(world, name) for name in sorted(world.jobs) if "-draw-" in name]
+    assert [(job.incumbent_digest, job.anchor_digest) for job in jobs] == [(None, None), (first, first)]
+    tests = [view.spec.gate for view in world.log if view.spec.action == "Test"]
+    assert [(gate.incumbent_digest, gate.anchor_digest) for gate in tests if gate] == [(None, None), (first, first)]
 
 
 def test_a_planted_round_is_told_as_tampering_before_a_test_is_paid() -> None:

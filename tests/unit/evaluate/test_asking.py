@@ -208,8 +208,8 @@ def test_progress_is_told_every_five_seconds_at_the_rate_of_this_attempt() -> No
     pace = Pace(total=140, done=40, tell=told.append, clock=lambda: next(clock))
     pace.taken_over(40)
     for _ in range(20):
-        pace.count(missing=0)
-    pace.count(missing=2)
+        pace.count()
+    pace.count()
     assert [pace.due(), pace.due(), pace.due()] == [False, True, False]
     pace.report()
     assert told == [Progress(answered=101, of=140, per_second="2.1", seconds_left=19)]

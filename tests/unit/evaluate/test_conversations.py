@@ -17,7 +17,7 @@ from gatevalve_trainer.evaluate import conversations, rounds
 from gatevalve_trainer.evaluate.rounds import Areas, Keys, open_round
 from gatevalve_trainer.split import split_side
 from gatevalve_trainer.tasks import word_problems
-from gatevalve_trainer.tasks.plugin import Task, first_user_message
+from gatevalve_trainer.tasks.plugin import Task, first_user_message, single_turn
 from support import evaluation, training
 from support.evaluation import SEAL, SPLIT
 
@@ -224,6 +224,22 @@ def test_what_a_sentinel_was_asked_no_round_asks_again(tmp_path: Path) -> None:
     asked = prompts_of(open_round(probe, Areas.of(probe), KEYS)["target"].items)
     assert len(asked) == ITEMS
     assert not any(asked & prompts_of(draw(tmp_path, number)["target"]) for number in (1, 2))
+
+
+@pytest.mark.parametrize("generated_first", [False, True])
+def test_a_generated_and_a_captured_suite_of_a_round_share_no_conversation(
+    generated_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(tmp_path, SEALED[:60])
+    few = Task("few", word_problems.verify, lambda rng: single_turn(rng.choice(SEALED[:60]), "1"))
+    monkeypatch.setattr(rounds, "load", lambda name: few)
+    suites = evaluation.policy().wire()["suites"]
+    sources = [{"traffic": {"min": 30}}, {"generator": "few", "count": 30}]
+    for suite, source in zip(suites, reversed(sources) if generated_first else sources, strict=False):
+        suite |= {"items": source, "verifier": "word-problems"}
+    drawn = draw(tmp_path, policy=evaluation.policy(suites=suites)).values()
+    assert sum(len(items) for items in drawn) == 60
+    assert {first_user_message(item) for items in drawn for item in items} == set(SEALED[:60])
 
 
 def test_a_message_about_supply_quotes_nobody(tmp_path: Path) -> None:

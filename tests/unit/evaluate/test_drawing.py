@@ -1,4 +1,6 @@
+import itertools
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,13 +8,15 @@ import pytest
 from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import ARMS, Item, RoundManifest
+from gatevalve.contracts.kinds import SentinelRef
+from gatevalve_trainer.errors import ItemSupply
 from gatevalve_trainer.evaluate import items, rounds
 from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
 from gatevalve_trainer.evaluate.marks import mark_of
 from gatevalve_trainer.evaluate.rounds import Areas, Keys
 from gatevalve_trainer.evaluate.seeds import drawing_seed, request_seed, seal_seed_from_environment
 from gatevalve_trainer.evaluate.suites import load_suites
-from gatevalve_trainer.split import split_side
+from gatevalve_trainer.split import normalised, split_side
 from gatevalve_trainer.tasks import exact_match, word_problems
 from gatevalve_trainer.tasks.plugin import Task, first_user_message, single_turn
 from support import evaluation
@@ -49,7 +53,7 @@ def test_items_are_distinct_and_on_the_sealed_side_only() -> None:
 def test_a_generator_that_repeats_itself_runs_dry_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(items, "BARREN_DRAWS", 500)
     sealed = first_user_message(drawn()[0])
-    with pytest.raises(ContractError, match="task parrot: supplies only 1 sealed items: 500 more draws"):
+    with pytest.raises(ContractError, match="task parrot: supplies only 1 sealed items, 2 are needed: 500 more draws"):
         draw(Task("parrot", exact_match.verify, lambda rng: single_turn(sealed, "1")), 2, random.Random(1), SPLIT)
 
 
@@ -145,6 +149,88 @@ def test_the_screen_is_drawn_around_the_primary_which_does_not_depend_on_it(tmp_
     monkeypatch.setattr(rounds, "load", lambda name: few)
     found = load(tmp_path, policy=SCREENED, round=4)
     assert sorted(first_user_message(item) for item in (*found["screen"], *found["target"])) == sealed
+
+
+NINETY = tuple(sorted(first_user_message(item) for item in draw(word_problems.TASK, 90, random.Random(1), SPLIT)))
+TEN_MORE = tuple(f"  {prompt.upper()} " for prompt in NINETY[:10])
+"""The same conversations in other letters."""
+
+
+def generator(monkeypatch: pytest.MonkeyPatch, *prompts: str) -> None:
+    """Every task generates these prompts and no others, under ids that tell nothing of them."""
+    monkeypatch.setattr(items, "BARREN_DRAWS", 3000)
+    counter = itertools.count()
+
+    def generate(rng: random.Random) -> Item:
+        return single_turn(rng.choice(prompts), "1").model_copy(update={"id": f"item-{next(counter)}"})
+
+    monkeypatch.setattr(rounds, "load", lambda name: Task("few", exact_match.verify, generate))
+
+
+def generated(root: Path, number: int = 1, count: int = 30, **changes: object) -> set[str]:
+    """Conversations of the generated items of a round, drawn as a round is."""
+    rules = policy(suites=[policy().wire()["suites"][0] | {"items": {"generator": "few", "count": count}}])
+    work = job(root, policy=rules, round=number, **changes)
+    (items,) = (suite.items for suite in rounds.open_round(work, Areas.of(work), Keys(SEAL, SPLIT)).values())
+    found = {normalised(first_user_message(item)) for item in items}
+    assert len(found) == len(items) == count
+    return found
+
+
+def test_no_generated_item_is_asked_in_two_rounds_and_when_all_were_used_the_round_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator(monkeypatch, *NINETY, *TEN_MORE)
+    assert set().union(*(generated(tmp_path, number) for number in (1, 2, 3))) == {normalised(prompt) for prompt in NINETY}
+    with pytest.raises(
+        ItemSupply, match="task few: supplies 0 fresh sealed items, 30 are needed: earlier rounds and sentinels hold 90 more"
+    ):
+        generated(tmp_path, 4)
+    assert sorted(path.name for path in (tmp_path / "sealed/channel-uid/rounds").iterdir()) == ["000001", "000002", "000003"]
+
+
+def test_a_generator_that_could_not_supply_a_first_round_is_told_so_also_in_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator(monkeypatch, *NINETY, *TEN_MORE)
+    generated(tmp_path, 1)
+    with pytest.raises(ContractError, match="task few: supplies only 90 sealed items, 91 are needed"):
+        generated(tmp_path, 2, count=91)
+
+
+def test_what_a_sentinel_was_asked_no_round_and_no_later_sentinel_generates_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator(monkeypatch, *NINETY)
+    asked = [
+        generated(tmp_path, 1, sentinel=SentinelRef(kind="Same", number=1)),
+        generated(tmp_path, 1),
+        generated(tmp_path, 2, sentinel=SentinelRef(kind="Bad", number=2)),
+    ]
+    assert len(set().union(*asked)) == 90
+    with pytest.raises(ItemSupply):
+        generated(tmp_path, 3, sentinel=SentinelRef(kind="Same", number=3))
+
+
+def test_generated_rounds_of_the_same_past_are_the_same_and_a_drawn_one_stays_whatever_becomes_of_its_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for root in (tmp_path / "a", tmp_path / "b"):
+        generator(monkeypatch, *NINETY)
+        generated(root, 1)
+    drawn = generated(tmp_path / "a", 2)
+    assert generated(tmp_path / "b", 2) == drawn
+    (tmp_path / "a/sealed/channel-uid/rounds/000001/MANIFEST.json").write_text("planted")
+    assert generated(tmp_path / "a", 2) == drawn
+    shutil.rmtree(tmp_path / "a/sealed/channel-uid/rounds/000001")
+    assert generated(tmp_path / "a", 2) == drawn
+
+
+def test_two_suites_of_a_round_share_no_generated_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator(monkeypatch, *NINETY)
+    target, regression, manners = policy().wire()["suites"]
+    suites = [target | {"items": {"generator": "few", "count": 50}}, regression | {"items": {"generator": "few", "count": 40}}, manners]
+    work = job(tmp_path, policy=policy(suites=suites))
+    drawn = rounds.open_round(work, Areas.of(work), Keys(SEAL, SPLIT))
+    assert {first_user_message(item) for suite in drawn.values() for item in suite.items} == set(NINETY)
 
 
 def test_another_round_is_another_directory(tmp_path: Path) -> None:

@@ -118,6 +118,13 @@ def test_a_gate_that_is_probed_more_often_is_stricter(before: int, after: int) -
     assert (compare(rare, frequent), compare(frequent, rare)) == (Relation.STRICTER, Relation.LOOSER)
 
 
+def test_a_suite_that_ends_probing_is_not_stricter_although_it_asks_for_more() -> None:
+    probed = changed((("sentinels", "everyCandidates"), 20))
+    guard = {**EXTRA, "items": {"traffic": {"min": 100}}, "marginBasisPoints": 10_000, "floorBasisPoints": 0}
+    unprobed = GatePolicySpec.parse({**probed.wire(), "suites": [*probed.wire()["suites"], guard]})
+    assert compare(probed, unprobed) is Relation.INCOMPARABLE
+
+
 TRAFFIC = {key: value for key, value in OLD.wire()["suites"][0].items() if key != "verifier"} | {
     "items": {"traffic": {"min": 100}},
     "judge": {"url": "http://judge.example", "model": "judge", "canaries": {"uri": "suites/a.jsonl", "digest": sha256(b"a")}},

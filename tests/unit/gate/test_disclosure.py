@@ -63,11 +63,11 @@ SEALED: dict[str, tuple[Callable[[], Rows], Finding]] = {
 PUBLIC: dict[str, tuple[Callable[[], Rows], tuple[Verdict, EntryReason]]] = {
     "all of it passes": (lambda: [*guard_rows(), *manners_rows()], (Verdict.REJECTED, EntryReason.PRIMARY_NOT_PASSED)),
     "a guard lost": (lambda: [*guard_rows(30), *manners_rows()], (Verdict.REJECTED, EntryReason.GUARD_REGRESSED)),
-    "longer replies": (lambda: [*guard_rows(), *manners_rows(60)], (Verdict.REJECTED, EntryReason.BEHAVIOUR_CHANGED)),
+    "longer replies": (lambda: [*guard_rows(), *manners_rows(40)], (Verdict.REJECTED, EntryReason.BEHAVIOUR_CHANGED)),
     "a guard's item missing": (lambda: [*guard_rows()[1:], *manners_rows()], (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_UNSOUND)),
     "replies missing": (lambda: [*guard_rows(), *manners_rows()[1:]], (Verdict.INCONCLUSIVE, EntryReason.EVIDENCE_UNSOUND)),
     "longer replies, and a guard's item missing": (
-        lambda: [*guard_rows()[1:], *manners_rows(60)],
+        lambda: [*guard_rows()[1:], *manners_rows(40)],
         (Verdict.REJECTED, EntryReason.BEHAVIOUR_CHANGED),
     ),
 }

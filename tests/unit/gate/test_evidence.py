@@ -85,6 +85,10 @@ def missing_but_for(name: str) -> Callable[[Rows], Rows]:
     return lambda rows: with_row(with_missing(rows, "anchor"), 0, **{name: getattr(rows[0], name)})
 
 
+def with_tokens(count: int) -> Callable[[Rows], Rows]:
+    return lambda rows: with_row(rows, -1 % len(rows), tokens=dict.fromkeys(ARMS, (count,)))
+
+
 def with_likelihood(**changes: int) -> Callable[[Rows], Rows]:
     return lambda rows: of_manners(rows, likelihoods=(NEAR.model_copy(update=changes),))
 
@@ -220,6 +224,8 @@ UNSOUND_ROWS: dict[str, tuple[Callable[[Rows], Rows], str | None, Finding, str]]
             ("more than certainty", "anchor", 1),
             ("less than nothing", "k3_incumbent", -1),
             ("less than nothing", "k3_anchor", -1),
+            ("more than a record holds", "k3_anchor", 10**400),
+            ("less than a record holds", "candidate", -(10**400)),
         )
     },
     **{
@@ -244,6 +250,15 @@ UNSOUND_ROWS: dict[str, tuple[Callable[[Rows], Rows], str | None, Finding, str]]
         Finding.EVIDENCE_NUMBERS,
         "out of range: manners-00004.",
     ),
+    **{
+        f"replies of {told} tokens": (
+            with_tokens(count),
+            "manners",
+            Finding.EVIDENCE_NUMBERS,
+            "out of range: manners-00004.",
+        )
+        for told, count in (("one more than may be asked for", 49), ("10^400", 10**400))
+    },
     "too many answers of the candidate are missing": (
         lambda rows: with_missing(rows, "candidate"),
         "target",

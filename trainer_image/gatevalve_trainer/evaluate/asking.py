@@ -36,7 +36,7 @@ async def _work(waiting: Iterator[Unit], answers: Answerer, journal: Journal, pa
         for answer in await answers(unit):
             if answer.key not in journal.answers:  # an attempt that died while it wrote a unit down left a part of it
                 journal.append(answer)
-                pace.count(answer.missing)
+                pace.count()
 
 
 async def _watch(workers: set[asyncio.Task[None]], journal: Journal, pace: Pace) -> None:

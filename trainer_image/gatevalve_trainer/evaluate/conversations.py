@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from gatevalve_trainer.snapshot.join import content_text, first_user_text
 from gatevalve_trainer.snapshot.segments import closed_segments, read_segment
 from gatevalve_trainer.split import normalised, split_side
 from gatevalve_trainer.store import Area
-from gatevalve_trainer.tasks.plugin import Task, load, referred
+from gatevalve_trainer.tasks.plugin import Task, first_user_message, load, referred
 
 Messages = tuple[dict[str, str], ...]
 
@@ -41,7 +41,7 @@ class Order:
 
 
 class Conversations:
-    """Fresh conversations that nobody has taken yet, by id, in the order of a round."""
+    """Fresh conversations by id, in the order of a round."""
 
     def __init__(self, requests: Iterable[Messages], order: Order) -> None:
         """Keep one request of each conversation; which one does not depend on the order in which they come."""
@@ -49,35 +49,39 @@ class Conversations:
         for messages in requests:
             name, ranked = conversation_id(_first_user(messages)), (order.of(list(messages)), messages)
             best[name] = min(best.get(name, ranked), ranked)
-        self._left = {name: best[name][1] for name in sorted(best, key=order.of)}
+        self._fresh = {name: best[name][1] for name in sorted(best, key=order.of)}
 
-    def take(self, suite: Suite, count: int) -> tuple[Item, ...]:
-        """The next `count` conversations that the suite can score, which no other suite gets.
+    def take(self, suite: Suite, count: int, taken: Collection[str] = frozenset()) -> tuple[Item, ...]:
+        """The first `count` conversations that the suite can score and no other suite of the round has `taken`.
 
         Raises ItemSupply when there are fewer, ContractError when the suite's task has no reference to work answers out with.
         """
-        task, fresh = _task_of(suite), len(self._left)
-        taken = tuple(item for item, _ in zip(self._items(task), range(count), strict=False))
-        if len(taken) < count:
-            scored = "" if task is None else f", of which {task.name} has an answer to {len(taken)}"
+        task, left = _task_of(suite), {name: messages for name, messages in self._fresh.items() if name not in taken}
+        items = tuple(item for item, _ in zip(_items(task, left), range(count), strict=False))
+        if len(items) < count:
+            scored = "" if task is None else f", of which {task.name} has an answer to {len(items)}"
             raise ItemSupply(
-                f"suite {suite.name}: {fresh} fresh conversations of the sealed side{scored}, {count} are needed; "
+                f"suite {suite.name}: {len(left)} fresh conversations of the sealed side{scored}, {count} are needed; "
                 "wait for traffic, or apply a policy with a smaller items.traffic.min"
             )
-        for item in taken:
-            del self._left[item.id]
-        return taken
+        return items
 
-    def _items(self, task: Task | None) -> Iterator[Item]:
-        for name, messages in self._left.items():
-            answer = None if task is None else referred(task, messages)
-            if task is None or answer is not None:
-                yield Item(id=name, cluster=name, messages=messages, answer=answer)
+
+def _items(task: Task | None, conversations: Mapping[str, Messages]) -> Iterator[Item]:
+    for name, messages in conversations.items():
+        answer = None if task is None else referred(task, messages)
+        if task is None or answer is not None:
+            yield Item(id=name, cluster=name, messages=messages, answer=answer)
 
 
 def conversation_id(first_user_message: str) -> str:
     """The name of a conversation: what is one question for the split is one conversation."""
     return hashlib.sha256(normalised(first_user_message).encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
+
+
+def conversation_of(item: Item) -> str:
+    """The name of the conversation that an item begins with."""
+    return conversation_id(first_user_message(item))
 
 
 def fresh_requests(data: Area, channel_uid: str, split_key: bytes, used: Collection[str]) -> Iterator[Messages]:

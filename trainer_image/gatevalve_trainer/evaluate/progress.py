@@ -18,13 +18,12 @@ class Pace:
 
     def __init__(self, total: int, done: int, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
         self._total, self._resumed, self._tell, self._clock = total, done, tell, clock
-        self._done, self._missing = done, 0
+        self._done = done
         self._started = self._reported = clock()
 
-    def count(self, missing: int) -> None:
-        """One more answer, of which so many decodes are missing."""
+    def count(self) -> None:
+        """One more answer. How many of its decodes are missing is not told: of sealed items a candidate could choose which."""
         self._done += 1
-        self._missing += missing
 
     def taken_over(self, answers: int) -> None:
         """So many answers need not be asked, because an earlier test did; they say nothing of this attempt's rate."""
@@ -41,7 +40,7 @@ class Pace:
     def report(self) -> None:
         """Say how far the evaluation is."""
         progress = self.progress()
-        log("evaluating", **progress.wire(), resumed=self._resumed, missing_decodes=self._missing)
+        log("evaluating", **progress.wire(), resumed=self._resumed)
         self._tell(progress)
 
     def progress(self) -> Progress:

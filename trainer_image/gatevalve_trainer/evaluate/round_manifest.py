@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from gatevalve.contracts.files import FileFact, Item, RoundManifest
 from gatevalve.contracts.names import MANIFEST, rounds_dir, sentinels_dir
-from gatevalve_trainer.evaluate.conversations import conversation_id
+from gatevalve_trainer.evaluate.conversations import conversation_of
 from gatevalve_trainer.evaluate.items import from_lines
 from gatevalve_trainer.evaluate.marks import check_mark
 from gatevalve_trainer.store import Area
-from gatevalve_trainer.tasks.plugin import first_user_message
 
 ROUND = "round"
 """What the mark of a round's manifest is for."""
@@ -32,7 +31,7 @@ def used_conversations(sealed: Area, channel_uid: str, seal: bytes) -> frozenset
 
     Raises ContractError or IntegrityError for a round that nobody drew as it is: of one that was changed it is not known what it used.
     """
-    return frozenset(conversation_id(first_user_message(item)) for item in _drawn_items(sealed, channel_uid, seal))
+    return frozenset(map(conversation_of, _drawn_items(sealed, channel_uid, seal)))
 
 
 def _drawn_items(sealed: Area, channel_uid: str, seal: bytes) -> Iterator[Item]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,14 +13,14 @@ from gatevalve.contracts.files import FileFact, Item, RoundManifest, SuiteFact
 from gatevalve.contracts.jobs import DrawInput, EvaluateInput
 from gatevalve.contracts.names import MANIFEST, round_dir, sentinel_dir
 from gatevalve.contracts.policy import SCREEN, FixedItems, GatePolicySpec, Generator, Suite, TrafficItems
-from gatevalve_trainer.evaluate.conversations import Conversations, Order, fresh_requests
-from gatevalve_trainer.evaluate.items import draw, from_lines, to_lines
+from gatevalve_trainer.evaluate.conversations import Conversations, Order, conversation_of, fresh_requests
+from gatevalve_trainer.evaluate.items import Held, draw, from_lines, to_lines
 from gatevalve_trainer.evaluate.marks import mark_of
 from gatevalve_trainer.evaluate.round_manifest import ROUND, SENTINEL, marked_manifest, used_conversations
 from gatevalve_trainer.evaluate.seeds import drawing_seed
 from gatevalve_trainer.phases import log
 from gatevalve_trainer.store import Area
-from gatevalve_trainer.tasks.plugin import first_user_message, load
+from gatevalve_trainer.tasks.plugin import load
 
 RoundJob = DrawInput | EvaluateInput
 """A Job that names a round: its channel, number and policy."""
@@ -59,7 +59,7 @@ class LoadedSuite:
 def open_round(job: RoundJob, areas: Areas, keys: Keys) -> dict[str, LoadedSuite]:
     """The round's fresh suites by name, drawn when they are not there yet; raises ContractError when they are not this policy's.
 
-    Needs no engine: the same round, policy and keys give the same items wherever and whenever they are drawn.
+    Needs no engine: the same round, policy, keys and earlier rounds give the same items wherever they are drawn.
     """
     directory = _directory(job)
     if not areas.sealed.exists(f"{directory}/{MANIFEST}"):
@@ -79,31 +79,31 @@ def fresh_suites(policy: GatePolicySpec) -> tuple[Suite, ...]:
 
 
 def _draw_all(job: RoundJob, areas: Areas, keys: Keys) -> dict[str, tuple[Item, ...]]:
-    """Items of every fresh suite in manifest order; the screen is drawn last, around the Primary's: no item is in both."""
+    """Items of every fresh suite in manifest order, none used before or in two suites; the screen is drawn last, around the others."""
     suites = fresh_suites(job.policy)
     drawn: dict[str, tuple[Item, ...]] = {}
-    fresh = cache(lambda: _conversations(job, areas, keys))  # traffic is read once, and only for a policy that takes any
+    used = used_conversations(areas.sealed, job.channel_uid, keys.seal)
+    fresh = cache(lambda: _conversations(job, areas, keys, used))  # traffic is read once, and only for a policy that takes any
     for suite in sorted(suites, key=lambda suite: suite.name == SCREEN):
-        taken = drawn[job.policy.primary.name] if suite.name == SCREEN else ()
+        held = Held(frozenset(conversation_of(item) for items in drawn.values() for item in items), used)
         source = suite.items.source()
         drawn[suite.name] = (
-            fresh().take(suite, source.min) if isinstance(source, TrafficItems) else _generated(job, suite, source, keys, taken)
+            fresh().take(suite, source.min, held.taken) if isinstance(source, TrafficItems) else _generated(job, suite, source, keys, held)
         )
     return {suite.name: drawn[suite.name] for suite in suites}
 
 
-def _conversations(job: RoundJob, areas: Areas, keys: Keys) -> Conversations:
-    used = used_conversations(areas.sealed, job.channel_uid, keys.seal)
+def _conversations(job: RoundJob, areas: Areas, keys: Keys, used: Collection[str]) -> Conversations:
     requests = fresh_requests(areas.data, job.channel_uid, keys.split, used)
     return Conversations(requests, Order(keys.seal, job.channel_uid, job.round))
 
 
-def _generated(job: RoundJob, suite: Suite, source: Generator | FixedItems, keys: Keys, taken: Iterable[Item]) -> tuple[Item, ...]:
+def _generated(job: RoundJob, suite: Suite, source: Generator | FixedItems, keys: Keys, held: Held) -> tuple[Item, ...]:
     if isinstance(source, FixedItems):
         raise ContractError(f"suite {suite.name}.items", "cannot be drawn", "give generator and count")
     named = suite.name if _purpose(job) == ROUND else f"{SENTINEL} {suite.name}"  # a name that no suite can have
     rng = random.Random(drawing_seed(keys.seal, job.channel_uid, job.round, named))
-    return draw(load(source.generator), source.count, rng, keys.split, frozenset(map(first_user_message, taken)))
+    return draw(load(source.generator), source.count, rng, keys.split, held)
 
 
 def _round_files(job: RoundJob, drawn: Mapping[str, tuple[Item, ...]], seal: bytes) -> dict[str, bytes]:
