@@ -403,7 +403,7 @@ def put_evidence(scene: Scene, entry: str = "support-000001") -> dict[str, str]:
         "suites": [],
         "pairs": {"path": "pairs.jsonl.gz", "size": len(packed), "sha256": sha256(packed)},
         "engine": "vllm",
-        "arms": {},
+        "arms": {"candidate": "candidate", "incumbent": "base", "anchor": "base"},
     }
     raw = json.dumps(report).encode()
     (directory / "pairs.jsonl.gz").write_bytes(packed)
