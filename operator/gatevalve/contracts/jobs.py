@@ -6,12 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gatevalve.contracts.canonical import SAFE_INTEGER
 from gatevalve.contracts.kinds import AdapterShape, Artifact, Base, SentinelRef
 from gatevalve.contracts.model import Contract, DigestField, EntryName, Message, Name, ShortText, Timestamp, Uid, Uri
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.recipes import Recipe
 
-MOST = 2**53 - 1
+MOST = SAFE_INTEGER
 """What a Job counts goes into a status, which holds no larger numbers."""
 
 

@@ -332,6 +332,11 @@ class GatePolicySpec(Contract):
         number = {"traffic": TrafficItems(min=self.futility.items)} if items.traffic is not None else {"count": self.futility.items}
         return self.primary.model_copy(update={"name": SCREEN, "items": items.model_copy(update=number)})
 
+    @property
+    def asked(self) -> tuple[Suite, ...]:
+        """Everything that a test asks: the screen first, if there is one, then the suites in their order."""
+        return self.suites if self.screen is None else (self.screen, *self.suites)
+
     def with_role(self, role: Role) -> tuple[Suite, ...]:
         """The suites of a role, in the policy's order."""
         return tuple(suite for suite in self.suites if suite.role == role)

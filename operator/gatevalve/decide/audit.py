@@ -69,8 +69,7 @@ def verdict_problem(given: GivenVerdict, evidence: EvidenceView, operator_versio
     if evidence.report is None:
         return f"{name_of(given.entry)} rests on evidence that is gone: {given.evidence.uri} holds none"
     result = EvidenceResult(evidence_digest=given.evidence.digest, pairs_digest=evidence.report.pairs.sha256)
-    opening = given.before.opening
-    base_digest = opening.opening.base.digest if opening and opening.opening else ""
+    base_digest = given.before.base_digest
     if given.entry.action is Action.SENTINEL:
         return sentinel_differs(given.entry, judge_sentinel(given.before, given.test, base_digest, evidence, result))
     judged = judge_test(given.before, given.test, base_digest, evidence, result)

@@ -79,6 +79,11 @@ class LogState:
         return self._newest(self._index.opened)
 
     @property
+    def base_digest(self) -> str:
+        """The base that the newest Open entry fixes; empty before there is one."""
+        return self.opening.opening.base.digest if self.opening and self.opening.opening else ""
+
+    @property
     def channel_uid(self) -> str | None:
         """The uid of the channel that the newest Open entry names."""
         return self.opening.channel.uid if self.opening else None

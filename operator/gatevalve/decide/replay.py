@@ -59,9 +59,7 @@ def replayed(given: GivenVerdict, evidence: EvidenceView, policy: GatePolicySpec
 
 
 def _judged(given: GivenVerdict, evidence: EvidenceView, cut: Evidence, policy: GatePolicySpec) -> Judgement:
-    opening = given.before.opening
-    base_digest = opening.opening.base.digest if opening and opening.opening else ""
-    ledger = ledger_of(given.before, given.test, base_digest, evidence)
+    ledger = ledger_of(given.before, given.test, given.before.base_digest, evidence)
     facts = cut.report.suites if cut.report else ()
     return judge(policy, cut, replace(ledger, policy_digest=policy.digest_of(), expected_items=expected_items(policy, facts)))
 

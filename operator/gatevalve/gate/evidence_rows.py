@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from gatevalve.contracts.canonical import SAFE_INTEGER
 from gatevalve.contracts.files import ARMS, SCORE_ONE, Arm, Likelihood, PairRow, Style
 from gatevalve.contracts.policy import SCREEN, EvidenceRules, Suite
 from gatevalve.contracts.reasons import Finding
-
-MOST = 2**53 - 1
-"""The largest integer that a record holds (RFC 8785)."""
 
 NAMED_ROWS = 3
 """Rows that a sentence names before it only counts."""
@@ -117,7 +115,7 @@ def _possible_style(style: Style) -> bool:
 def _possible_likelihood(told: Likelihood) -> bool:
     """A probability is at most one, and r - 1 - ln r is never negative; no sum is larger than a record can hold."""
     sums, divergences = (told.candidate, told.incumbent, told.anchor), (told.k3_incumbent, told.k3_anchor)
-    return min(sums) >= -MOST and max(sums) <= 0 <= min(divergences) and max(divergences) <= MOST
+    return min(sums) >= -SAFE_INTEGER and max(sums) <= 0 <= min(divergences) and max(divergences) <= SAFE_INTEGER
 
 
 def _missing(suite: Suite, rows: Sequence[PairRow], most: int) -> Problem | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gatevalve.contracts.files import SCORE_ONE, Arm, PairRow
+from gatevalve.contracts.files import BASELINES, SCORE_ONE, Arm, PairRow
 from gatevalve.contracts.policy import Suite
 from gatevalve.gate.inputs import Evidence
 from gatevalve.gate.statistics import ClusteredMean, clustered_mean
-
-BASELINES: tuple[Arm, ...] = ("incumbent", "anchor")
 
 
 def scores(row: PairRow, arm: Arm) -> tuple[int, ...]:

@@ -74,8 +74,7 @@ def open_round(job: RoundJob, areas: Areas, keys: Keys) -> dict[str, LoadedSuite
 
 def fresh_suites(policy: GatePolicySpec) -> tuple[Suite, ...]:
     """The suites whose items are new in each round: the screen first, then the policy's in its order."""
-    screen = () if policy.screen is None else (policy.screen,)
-    return (*screen, *(suite for suite in policy.suites if suite.items.fresh is not None))
+    return tuple(suite for suite in policy.asked if suite.items.fresh is not None)
 
 
 def _draw_all(job: RoundJob, areas: Areas, keys: Keys) -> dict[str, tuple[Item, ...]]:

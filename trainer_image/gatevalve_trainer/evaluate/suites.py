@@ -20,17 +20,15 @@ def load_suites(job: RoundJob, areas: Areas, keys: Keys) -> tuple[LoadedSuite, .
     Raises ContractError that names the suite whose items are not what they should be.
     """
     fresh = open_round(job, areas, keys)
-    screen = () if job.policy.screen is None else (job.policy.screen,)
     return tuple(
         _fixed_suite(suite, source, areas.data) if isinstance(source := suite.items.source(), FixedItems) else fresh[suite.name]
-        for suite in (*screen, *job.policy.suites)
+        for suite in job.policy.asked
     )
 
 
 def verifiers(policy: GatePolicySpec) -> dict[str, Task | None]:
     """The task that scores each suite, the screen included; None where none does; raises ContractError for one that is not installed."""
-    screen = () if policy.screen is None else (policy.screen,)
-    return {suite.name: load(suite.verifier) if suite.verifier else None for suite in (*screen, *policy.suites)}
+    return {suite.name: load(suite.verifier) if suite.verifier else None for suite in policy.asked}
 
 
 def _fixed_suite(suite: Suite, source: FixedItems, data: Area) -> LoadedSuite:
