@@ -31,6 +31,7 @@ class ChatEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner = web.AppRunner(self._application(), shutdown_timeout=0.1)
+        self._stopping = asyncio.Lock()
         self.url = ""
 
     def counts(self) -> Counter[tuple[str, str]]:
@@ -38,8 +39,8 @@ class ChatEngine:
         return Counter(question_of(body) for body in self.asked)
 
     def stop(self) -> None:
-        """Take the engine away: its port closes and open requests break."""
-        self._wait(self._runner.cleanup())
+        """Take the engine away: its port closes and open requests break. From any thread, any number of times."""
+        self._wait(self._stop())
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -69,6 +70,10 @@ class ChatEngine:
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _stop(self) -> None:
+        async with self._stopping:  # aiohttp's own cleanup may not run twice at once
+            await self._runner.cleanup()
 
     async def _health(self, request: web.Request) -> web.Response:
         self._unhealthy_checks -= 1
