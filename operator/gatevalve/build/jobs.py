@@ -333,8 +333,9 @@ def _arms(*, read_only: bool) -> dict[str, Any]:
 
 
 def _item_mounts(job: DrawInput | EvaluateInput) -> list[dict[str, Any]]:
-    """Where items come from, read-only, and where they are kept."""
-    takes_traffic = any(suite.items.traffic is not None for suite in job.policy.suites)
+    """Where items come from, read-only, and where they are kept; a sentinel is asked traffic that is kept already."""
+    is_sentinel = isinstance(job, EvaluateInput) and job.sentinel is not None
+    takes_traffic = not is_sentinel and any(suite.items.traffic is not None for suite in job.policy.suites)
     sources = [(names.suites_dir(), True), *([(names.traffic_dir(job.channel_uid), True)] if takes_traffic else [])]
     return [*_data(sources), _sealed(job.channel_uid)]
 

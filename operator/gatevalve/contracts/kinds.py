@@ -581,6 +581,9 @@ class SentinelRef(Contract):
 
     kind: SentinelKind = Field(description="Same: the incumbent itself, not to be accepted. Bad: an adapter of noise, to be rejected.")
     number: int = Field(ge=1, le=999_999, description="The sentinel's number in its channel: from 1, growing, never used again.")
+    traffic_round: int | None = Field(
+        default=None, ge=1, le=999_999, description="The ended round whose traffic it is asked again; only where the policy takes traffic."
+    )
 
     @property
     def uid(self) -> str:

@@ -73,7 +73,7 @@ UNAUTHORIZED_ADAPTERS = Metric(
 POLICY_UNAPPROVED = Metric(
     "policy_unapproved", "gauge", ("channel",), "1 while the channel names a looser policy that no person has approved."
 )
-FROZEN = Metric("frozen", "gauge", ("channel",), "1 while the log freezes the channel: nothing is dequeued or promoted.")
+FROZEN = Metric("frozen", "gauge", ("channel",), "1 while the log freezes the channel: nothing is dequeued, put to a test or promoted.")
 ROUND_WAITING = Metric("round_waiting", "gauge", ("channel",), "1 while a candidate waits for fresh items of a round.")
 SENTINELS_TOTAL = Metric(
     "sentinels_total",

@@ -46,7 +46,7 @@ class Action(Explained):
     POLICY = "Policy", "Another policy digest is in force."
     SENTINEL = "Sentinel", "A probe of the gate itself begins or has ended; nothing of it can ever be released."
     ANCHOR = "Anchor", "Another anchor is in force: every later test is measured against it."
-    FREEZE = "Freeze", "Nothing is dequeued or promoted from here on; what serves goes on, and a way back stays open."
+    FREEZE = "Freeze", "Nothing is dequeued, put to a test or promoted from here on; what serves goes on, and a way back stays open."
     UNFREEZE = "Unfreeze", "A person lifted the newest freeze."
 
 
@@ -155,7 +155,7 @@ class ChannelCondition(Explained):
     LOG_VALID = "LogValid", "The log is gapless, signed, and equal to its external copy."
     GATE_READY = "GateReady", "The policy exists, can be read, and is in force."
     ROUND_WAITING = "RoundWaiting", "No test can be opened: the round in force has too few fresh items, and candidates wait."
-    FROZEN = "Frozen", "The log freezes the channel: nothing is dequeued or promoted until a person lifts it."
+    FROZEN = "Frozen", "The log freezes the channel: nothing is dequeued, put to a test or promoted until a person lifts it."
     SENTINELS_PASSED = "SentinelsPassed", "The newest sentinel of each kind got the verdict that is right for it."
     UNDERPOWERED = (
         "Underpowered",
@@ -186,7 +186,7 @@ class ConditionReason(Explained):
     CHANNEL_PINNED = "ChannelPinned", "The channel is pinned; nothing is promoted."
     FROZEN = "Frozen", "The channel is frozen; annotate it with gatevalve.dev/unfreeze: <freezing entry> to go on."
     SENTINEL_RUNNING = "SentinelRunning", "The gate itself is probed; candidates wait until that has ended."
-    SENTINELS_OFF = "SentinelsOff", "The policy in force asks for no sentinels, or takes items from traffic, which they would use up."
+    SENTINELS_OFF = "SentinelsOff", "The policy in force asks for no sentinels."
     UNDERPOWERED = "Underpowered", "Fewer than 8 of 10 tests see the policy's minDetectableEffectBasisPoints, or nothing tells how many do."
     AWAITING_APPROVAL = "AwaitingApproval", "The channel asks for a person's approval."
     GATE_PASSED = "GatePassed", "All checks passed."
@@ -240,7 +240,7 @@ class EventReason(Explained):
     POLICY_CHANGED = "PolicyChanged", "Another policy is in force."
     POLICY_UNAPPROVED = "PolicyUnapproved", "The channel names a looser policy; nothing is promoted until a person approves it."
     ANCHOR_MOVED = "AnchorMoved", "Another anchor is in force."
-    FROZEN = "Frozen", "The channel was frozen; nothing is dequeued or promoted until a person lifts it."
+    FROZEN = "Frozen", "The channel was frozen; nothing is dequeued, put to a test or promoted until a person lifts it."
     UNFROZEN = "Unfrozen", "A person lifted the freeze of the channel."
     SENTINEL_PASSED = "SentinelPassed", "A sentinel got the verdict that is right for it."
     SENTINEL_FAILED = "SentinelFailed", "A sentinel got the wrong verdict: the gate cannot be relied on."

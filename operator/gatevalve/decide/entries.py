@@ -121,7 +121,7 @@ def anchor_entry(
 
 
 def freeze_entry(view: View, log: LogState, reason: EntryReason, message: str) -> AdapterReleaseSpec:
-    """Nothing is dequeued or promoted from here on. It acts at once: append it with `copy_first=False`."""
+    """Nothing is dequeued, put to a test or promoted from here on. It acts at once: append it with `copy_first=False`."""
     return _draft(view, log, Action.FREEZE, reason, message)
 
 

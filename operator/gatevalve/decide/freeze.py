@@ -34,7 +34,7 @@ def frozen_text(log: LogState) -> str | None:
         return None
     name = name_of(held)
     remedy = f"mend its cause, then annotate the channel with {ANNOTATION_UNFREEZE}={name}"
-    return f"{name} froze the channel, nothing is dequeued or promoted; {remedy}; {held.reason}: {held.message}"
+    return f"{name} froze the channel, nothing is dequeued, put to a test or promoted; {remedy}; {held.reason}: {held.message}"
 
 
 def _event(channel: ChannelView, reason: EventReason, message: str) -> Event:

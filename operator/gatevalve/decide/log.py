@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -158,6 +158,11 @@ class LogState:
         """The entry that began a sentinel which has not ended."""
         entry = self._newest(self._index.sentinels)
         return entry if entry is not None and entry.reason is EntryReason.SENTINEL_OPENED else None
+
+    @property
+    def tests_newest_first(self) -> Iterator[AdapterReleaseSpec]:
+        """Every Test entry, the newest one first."""
+        return (self.written[position].spec for position in reversed(until(self._index.tests, self.next_sequence)))
 
     def tests_after(self, sequence: int) -> int:
         """Tests paid for after the entry of a sequence."""

@@ -8,6 +8,7 @@ from gatevalve.contracts.kinds import AdapterReleaseSpec
 from gatevalve.contracts.names import evidence_dir
 from gatevalve.contracts.reasons import EntryReason
 from gatevalve.decide.log import LogState, name_of
+from gatevalve.decide.sentinel_schedule import traffic_round
 from gatevalve.decide.sentinel_verdict import VERDICTS, Probed
 
 
@@ -37,6 +38,8 @@ def _begun(before: LogState, entry: AdapterReleaseSpec) -> Iterator[str]:
     numbers = [known.sentinel.number for known in before.sentinels if known.sentinel]
     if sentinel.number <= max(numbers, default=0) or (gate.round, gate.test) != (sentinel.number, 1):
         yield f"sentinel {sentinel.number} has a number that was used, or another round than its number"
+    if sentinel.traffic_round != (spent := traffic_round(before)):
+        yield f"it is asked the traffic of round {sentinel.traffic_round}, while round {spent} was the newest that had ended"
     if gate.policy_digest != before.policy_digest:
         yield f"it begins under policy {gate.policy_digest}, while {before.policy_digest} was in force"
     if (gate.incumbent_digest, gate.anchor_digest) != (before.incumbent_digest, before.anchor.digest):

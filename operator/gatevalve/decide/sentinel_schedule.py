@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from gatevalve.contracts.kinds import AdapterReleaseSpec, SentinelKind, SentinelRef
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import ConditionReason, EntryReason
 from gatevalve.decide.log import LogState, name_of
-from gatevalve.gate.probing import sentinels_off
+from gatevalve.gate.probing import sentinels_off, traffic_suites
 
 KINDS: tuple[SentinelKind, ...] = ("Same", "Bad")
 """In the order in which they run."""
@@ -17,9 +19,25 @@ def due_sentinel(log: LogState) -> SentinelRef | None:
     policy = log.policy
     if policy is None or sentinels_off(policy) is not None:
         return None
-    kind = next((kind for kind in KINDS if _is_due(log, policy, kind)), None)
+    kind, spent = next((kind for kind in KINDS if _is_due(log, policy, kind)), None), traffic_round(log)
+    if kind is None or (spent is None and traffic_suites(policy)):
+        return None
     numbers = (entry.sentinel.number for entry in log.sentinels if entry.sentinel)
-    return SentinelRef(kind=kind, number=max(numbers, default=0) + 1) if kind is not None else None
+    return SentinelRef(kind=kind, number=max(numbers, default=0) + 1, traffic_round=spent)
+
+
+def traffic_round(log: LogState) -> int | None:
+    """The round whose traffic the next sentinel is asked again: the newest that has ended and was asked the same suites.
+
+    None while there is none, and for a policy that takes nothing from traffic: fresh conversations are for candidates.
+    """
+    policy, digest = log.policy, log.policy_digest
+    if policy is None or digest is None or not (suites := traffic_suites(policy)):
+        return None
+    open_round = log.round_in_force(policy, digest, log.incumbent_digest).number
+    alike = cache(lambda known: (found := log.policy_named(known)) is not None and traffic_suites(found) == suites)
+    tested = (test.gate for test in log.tests_newest_first if test.gate is not None)
+    return next((gate.round for gate in tested if gate.round < open_round and alike(gate.policy_digest)), None)
 
 
 def ended_sentinel(log: LogState, kind: SentinelKind) -> AdapterReleaseSpec | None:
@@ -69,6 +87,8 @@ def sentinels_told(log: LogState) -> tuple[bool | None, ConditionReason | EntryR
 
 
 def _when(log: LogState) -> str:
+    if log.policy is not None and traffic_suites(log.policy) and traffic_round(log) is None:
+        return "once a round on this policy's traffic has ended"
     if log.open_sentinel is not None or due_sentinel(log) is not None:
         return "before the next candidate"
     return f"after {log.policy.sentinels.every_candidates if log.policy else 0} tests, or with the next policy"

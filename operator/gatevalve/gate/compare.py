@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from gatevalve.contracts.policy import GatePolicySpec, RoundBudget, Suite
-from gatevalve.gate.probing import sentinels_off
+from gatevalve.gate.probing import sentinels_off, traffic_suites
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ POLICY: tuple[Line[GatePolicySpec], ...] = (
     # The screen can only refuse: with items it asks more than without, two sizes ask differently, and a smaller p ends more candidates.
     Line("futility.items", lambda policy: policy.futility.items, _any),
     Line("futility.alphaBasisPoints", lambda policy: policy.futility.alpha_basis_points, _less),
-    # Fewer tests between two sentinels probe the gate more often; a suite that switches them off takes that away.
+    # Fewer tests between two sentinels probe the gate more often.
     Line("sentinels.everyCandidates", lambda policy: NEVER if sentinels_off(policy) else policy.sentinels.every_candidates, _less),
     Line("evidence.maxMissingBasisPoints", lambda policy: policy.evidence.max_missing_basis_points, _less),
     Line("evidence.minClusters", lambda policy: policy.evidence.min_clusters, _more),
@@ -120,7 +120,7 @@ def compare(old: GatePolicySpec, new: GatePolicySpec) -> Relation:
 
 def differences(old: GatePolicySpec, new: GatePolicySpec) -> tuple[Difference, ...]:
     """Every field in which two policies differ, as people write it; none when they are one policy."""
-    found = [*_suites(old, new), *_lines("", POLICY, old, new)]
+    found = [*_suites(old, new), *_lines("", POLICY, old, new), *_put_off(old, new)]
     if not found and old != new:
         found = [Difference("the order of suites", Relation.INCOMPARABLE)]
     return tuple(found)
@@ -137,6 +137,13 @@ def _suites(old: GatePolicySpec, new: GatePolicySpec) -> Iterator[Difference]:
             yield Difference(where, Relation.STRICTER)
         else:
             yield from _lines(f"{where} ", SUITE, before[name], after[name])
+
+
+def _put_off(old: GatePolicySpec, new: GatePolicySpec) -> Iterator[Difference]:
+    """Other traffic puts the next sentinel off until a round on it has ended, and no number of stricter policies may do that."""
+    probed = sentinels_off(old) is None and sentinels_off(new) is None
+    if probed and traffic_suites(old) != traffic_suites(new):
+        yield Difference("traffic that sentinels are asked again", Relation.INCOMPARABLE)
 
 
 def _lines(where: str, lines: tuple[Line[T], ...], old: T, new: T) -> Iterator[Difference]:

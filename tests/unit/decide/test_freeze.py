@@ -1,4 +1,4 @@
-"""Freeze: while the log freezes a channel nothing is dequeued or promoted, ways back stay open, and a person lifts it by its name."""
+"""Freeze: while the log freezes a channel no test is opened and nothing promoted, ways back stay open, and a person lifts it by name."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ def test_while_frozen_nothing_is_dequeued_and_afterwards_it_goes_on() -> None:
     assert f"annotate the channel with {ANNOTATION_UNFREEZE}={name}" in message
     lift(world, name)
     assert (world.state(uid), world.story()[-1]) == ("Promoted", "Promote:GatePassed")
+
+
+def test_a_candidate_that_is_in_training_ends_it_and_spends_no_test() -> None:
+    world = opened()
+    uid = world.apply("monday")
+    while world.state(uid) != "Training":
+        world.reconcile()
+        world._tick()
+    name = frozen(world)
+    world.run()
+    assert (world.state(uid), decided(world, uid)[0], world.story()[-1]) == ("Training", "Frozen", "Freeze:SentinelFailed")
+    lift(world, name)
+    assert (world.state(uid), world.story()[-3:]) == ("Promoted", ["Test:TestOpened", "Accept:GatePassed", "Promote:GatePassed"])
 
 
 @pytest.mark.parametrize(("gain", "state", "last"), [(0.5, "Accepted", "Accept:GatePassed"), (0.0, "Rejected", "Reject:PrimaryNotPassed")])

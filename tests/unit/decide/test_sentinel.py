@@ -131,15 +131,67 @@ def test_none_come_when_the_policy_asks_for_none(change: dict[str, int]) -> None
     assert (sentinels(world), condition(world)[:2]) == ([], ("Unknown", "SentinelsOff"))
 
 
-def test_none_come_where_they_would_use_up_traffic_and_the_condition_says_so() -> None:
-    rules = probed(1).wire()
-    rules["suites"][0]["items"] = {"traffic": {"min": 60}}
-    world = judged(opened(GatePolicySpec.parse(rules)), "a", "b")
+# ---- traffic: they are asked again what a round that has ended was asked
+
+
+def on_traffic(every: int = 1, items: int = 60, **terms: Any) -> GatePolicySpec:
+    """A policy whose Primary takes conversations, in rounds of two tests."""
+    rules = probed(every, **terms).wire()
+    rules["suites"][0]["items"] = {"traffic": {"min": items}}
+    rules["round"]["maxTests"] = 2
+    return GatePolicySpec.parse(rules)
+
+
+def asked_again(world: World) -> list[tuple[int, int | None]]:
+    """Number and round of the sentinels that ended."""
+    told = [entry.spec.sentinel for entry in world.log if entry.spec.sentinel and entry.spec.verdict]
+    return [(ref.number, ref.traffic_round) for ref in told]
+
+
+def test_none_come_on_traffic_before_a_round_has_ended_and_the_condition_says_so() -> None:
+    world = judged(opened(on_traffic()), "a")
     assert sentinels(world) == []
-    assert condition(world) == ("Unknown", "SentinelsOff", "the gate is not probed: " + TAKEN)
+    text = "not every sentinel has ended yet; the next one comes once a round on this policy's traffic has ended"
+    assert condition(world) == ("Unknown", "Waiting", text)
+    judged(world, "b")
+    assert sentinels(world) == ["Same 1 SentinelPassed", "Bad 2 SentinelPassed"]
 
 
-TAKEN = "suite target takes its items from traffic, which sentinels would use up"
+def test_each_is_asked_the_traffic_of_the_newest_round_that_has_ended_and_no_generated_suite_of_it() -> None:
+    world = judged(opened(on_traffic()), *"abcd")
+    assert asked_again(world) == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2)]
+    assert asked_again(judged(opened(probed(1)), *"abc"))[-1] == (6, None)
+
+
+def test_a_policy_that_asks_the_same_traffic_is_probed_at_once_and_one_that_asks_other_traffic_after_its_first_round() -> None:
+    world = judged(opened(on_traffic(100)), *"ab")
+    world.policy = on_traffic(100, min_effect=100)
+    world.run()
+    assert asked_again(world) == [(1, 1), (2, 1)]
+    world.policy = on_traffic(100, items=80, min_effect=100)
+    world.edit(gatePolicyApproval={"digest": world.policy.digest_of(), "by": "ann", "reason": "more traffic"})
+    judged(world, "c")
+    assert asked_again(world) == [(1, 1), (2, 1)]
+    judged(world, "d")
+    assert [number for number, _ in asked_again(world)] == [1, 2, 3, 4]
+
+
+def test_their_job_is_given_no_traffic() -> None:
+    world = judged(opened(on_traffic()), *"ab")
+    job = next(job for job in world.jobs.values() if job.view.candidate_uid == "sentinel-1")
+    paths = [mount.get("subPath") for mount in job.manifest["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]]
+    assert "suites" in paths
+    assert not [path for path in paths if path and path.endswith("/traffic")]
+
+
+@pytest.mark.parametrize("number", [None, 2, 3])
+def test_the_audit_finds_one_that_is_asked_a_round_that_goes_on(number: int | None) -> None:
+    world = judged(opened(on_traffic()), *"abc")
+    begun = next(spec for spec in state(world).specs if spec.sentinel is not None)
+    assert begun.sentinel is not None
+    forged = begun.model_copy(update={"sentinel": begun.sentinel.model_copy(update={"traffic_round": number})})
+    entries = tuple(replace(entry, spec=forged) if entry.spec == begun else entry for entry in world.log)
+    assert [text for text in log_problems(LogState(entries)) if f"traffic of round {number}, while round 1 was the newest" in text]
 
 
 def accepts_by_hand(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gatevalve.contracts.errors import ContractError
+from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import Item
 from gatevalve.contracts.kinds import SentinelRef
 from gatevalve.contracts.policy import GatePolicySpec
@@ -218,12 +218,52 @@ def test_of_a_round_that_was_changed_nobody_knows_what_it_used(tmp_path: Path) -
         draw(tmp_path, 2)
 
 
-def test_what_a_sentinel_was_asked_no_round_asks_again(tmp_path: Path) -> None:
+def probe(root: Path, traffic_round: int | None, number: int = 1, **terms: Any) -> dict[str, tuple[Item, ...]]:
+    """What a sentinel is asked."""
+    ref = SentinelRef(kind="Same", number=number, traffic_round=traffic_round)
+    job = evaluation.job(root, round=number, policy=rules(**terms), sentinel=ref)
+    return {name: suite.items for name, suite in open_round(job, Areas.of(job), KEYS).items()}
+
+
+def test_a_sentinel_is_asked_what_its_round_asked_and_takes_no_conversation_from_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(tmp_path, SEALED[: 2 * (ITEMS + 10)])
+    first = draw(tmp_path, 1, policy=rules(screen=10))
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds, "fresh_requests", lambda *_: pytest.fail("traffic was read"))
+        assert [probe(tmp_path, 1, number, screen=10) for number in (1, 2)] == [first, first]
+    second = draw(tmp_path, 2, policy=rules(screen=10))
+    assert not prompts_of(second["target"]) & prompts_of(first["target"])
+    assert probe(tmp_path, 2, 3, screen=10) == second
+
+
+UNFIT = {
+    "no round is named": (None, {}, "sentinel.trafficRound: is missing, and suite target takes traffic; name a round that has ended"),
+    "the round has no such suite": (1, {"screen": 10}, "has no suite screen; name a round that asked the same suites"),
+}
+
+
+@pytest.mark.parametrize(("number", "terms", "text"), UNFIT.values(), ids=UNFIT)
+def test_a_sentinel_whose_round_does_not_fit_is_refused(number: int | None, terms: dict[str, Any], text: str, tmp_path: Path) -> None:
     capture(tmp_path, PROMPTS)
-    probe = evaluation.job(tmp_path, round=1, policy=rules(), sentinel=SentinelRef(kind="Same", number=1))
-    asked = prompts_of(open_round(probe, Areas.of(probe), KEYS)["target"].items)
-    assert len(asked) == ITEMS
-    assert not any(asked & prompts_of(draw(tmp_path, number)["target"]) for number in (1, 2))
+    draw(tmp_path)
+    with pytest.raises(ContractError, match=text):
+        probe(tmp_path, number, **terms)
+
+
+def test_a_sentinel_is_refused_the_items_of_a_round_that_asked_fewer(tmp_path: Path) -> None:
+    capture(tmp_path, PROMPTS)
+    draw(tmp_path)
+    with pytest.raises(IntegrityError, match=rf"holds {ITEMS} items, expected {ITEMS + 1}"):
+        probe(tmp_path, 1, items=ITEMS + 1)
+
+
+def test_a_sentinel_is_asked_nothing_of_a_round_that_somebody_planted(tmp_path: Path) -> None:
+    capture(tmp_path, PROMPTS)
+    draw(tmp_path, keys=Keys(bytes(32), SPLIT))
+    with pytest.raises(ContractError, match="was not written by an evaluation"):
+        probe(tmp_path, 1)
 
 
 @pytest.mark.parametrize("generated_first", [False, True])

@@ -118,17 +118,25 @@ def test_a_gate_that_is_probed_more_often_is_stricter(before: int, after: int) -
     assert (compare(rare, frequent), compare(frequent, rare)) == (Relation.STRICTER, Relation.LOOSER)
 
 
-def test_a_suite_that_ends_probing_is_not_stricter_although_it_asks_for_more() -> None:
-    probed = changed((("sentinels", "everyCandidates"), 20))
+@pytest.mark.parametrize(("every", "relation"), [(20, Relation.INCOMPARABLE), (0, Relation.STRICTER)])
+def test_traffic_that_no_round_has_asked_yet_puts_sentinels_off_and_is_not_stricter_although_it_asks_for_more(
+    every: int, relation: Relation
+) -> None:
+    probed = changed((("sentinels", "everyCandidates"), every))
     guard = {**EXTRA, "items": {"traffic": {"min": 100}}, "marginBasisPoints": 10_000, "floorBasisPoints": 0}
-    unprobed = GatePolicySpec.parse({**probed.wire(), "suites": [*probed.wire()["suites"], guard]})
-    assert compare(probed, unprobed) is Relation.INCOMPARABLE
+    on_traffic = GatePolicySpec.parse({**probed.wire(), "suites": [*probed.wire()["suites"], guard]})
+    assert compare(probed, on_traffic) is relation
 
 
 TRAFFIC = {key: value for key, value in OLD.wire()["suites"][0].items() if key != "verifier"} | {
     "items": {"traffic": {"min": 100}},
     "judge": {"url": "http://judge.example", "model": "judge", "canaries": {"uri": "suites/a.jsonl", "digest": sha256(b"a")}},
 }
+
+
+def test_sentinels_on_traffic_are_stricter_than_none() -> None:
+    off, on = (changed((PRIMARY, TRAFFIC), (("sentinels", "everyCandidates"), every)) for every in (0, 20))
+    assert (compare(off, on), compare(on, off)) == (Relation.STRICTER, Relation.LOOSER)
 
 
 def test_more_traffic_is_stricter() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,6 +11,7 @@ from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.errors import ContractError, IntegrityError
 from gatevalve.contracts.files import FileFact, Item, RoundManifest, SuiteFact
 from gatevalve.contracts.jobs import DrawInput, EvaluateInput
+from gatevalve.contracts.kinds import SentinelRef
 from gatevalve.contracts.names import MANIFEST, round_dir, sentinel_dir
 from gatevalve.contracts.policy import SCREEN, FixedItems, GatePolicySpec, Generator, Suite, TrafficItems
 from gatevalve_trainer.evaluate.conversations import Conversations, Order, conversation_of, fresh_requests
@@ -85,11 +86,28 @@ def _draw_all(job: RoundJob, areas: Areas, keys: Keys) -> dict[str, tuple[Item, 
     fresh = cache(lambda: _conversations(job, areas, keys, used))  # traffic is read once, and only for a policy that takes any
     for suite in sorted(suites, key=lambda suite: suite.name == SCREEN):
         held = Held(frozenset(conversation_of(item) for items in drawn.values() for item in items), used)
-        source = suite.items.source()
-        drawn[suite.name] = (
-            fresh().take(suite, source.min, held.taken) if isinstance(source, TrafficItems) else _generated(job, suite, source, keys, held)
-        )
+        drawn[suite.name] = _items(job, suite, areas, keys, held, fresh)
     return {suite.name: drawn[suite.name] for suite in suites}
+
+
+def _items(job: RoundJob, suite: Suite, areas: Areas, keys: Keys, held: Held, fresh: Callable[[], Conversations]) -> tuple[Item, ...]:
+    source = suite.items.source()
+    if not isinstance(source, TrafficItems):
+        return _generated(job, suite, source, keys, held)
+    if (sentinel := _sentinel(job)) is not None:
+        return _asked_again(job, sentinel, suite, areas.sealed, keys.seal)
+    return fresh().take(suite, source.min, held.taken)
+
+
+def _asked_again(job: RoundJob, sentinel: SentinelRef, suite: Suite, sealed: Area, seal: bytes) -> tuple[Item, ...]:
+    """What an ended round asked: a sentinel learns nothing from it, and takes no conversation that a candidate needs."""
+    if sentinel.traffic_round is None:
+        raise ContractError("sentinel.trafficRound", f"is missing, and suite {suite.name} takes traffic", "name a round that has ended")
+    directory = round_dir(job.channel_uid, sentinel.traffic_round)
+    facts = {fact.name: fact for fact in marked_manifest(sealed, directory, seal).suites}
+    if suite.name not in facts:
+        raise ContractError("sentinel.trafficRound", f"{directory} has no suite {suite.name}", "name a round that asked the same suites")
+    return _round_suite(suite, facts[suite.name], sealed, directory).items
 
 
 def _conversations(job: RoundJob, areas: Areas, keys: Keys, used: Collection[str]) -> Conversations:
@@ -118,7 +136,11 @@ def _round_files(job: RoundJob, drawn: Mapping[str, tuple[Item, ...]], seal: byt
 
 def _purpose(job: RoundJob) -> str:
     """A sentinel has items of its own, which no round can have."""
-    return SENTINEL if isinstance(job, EvaluateInput) and job.sentinel is not None else ROUND
+    return SENTINEL if _sentinel(job) is not None else ROUND
+
+
+def _sentinel(job: RoundJob) -> SentinelRef | None:
+    return job.sentinel if isinstance(job, EvaluateInput) else None
 
 
 def _directory(job: RoundJob) -> str:
