@@ -6,7 +6,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["minicluster.fixtures"]
+pytest_plugins = ["minicluster.fixtures", "support.lives"]
 
 
 class ClusterApart(LoadScopeScheduling):  # type: ignore[misc]  # xdist publishes no types

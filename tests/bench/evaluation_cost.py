@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from gatevalve_trainer.evaluate.suites import load_suites, verifiers
 from gatevalve_trainer.split import split_key_from_environment
 from support import evaluation
 from support.bad_adapters import peft_directory
-from support.evaluation_engine import EvaluationEngine
+from support.evaluation_engine import evaluation_engine
 from support.training import SPLIT_KEY, tiny_base
+from support.vllm_process import VllmProcess
 from support.zoo import ZOO, adapter_files
 
 SCREENED = GatePolicySpec.parse(manifest("policy")["spec"])
@@ -44,7 +46,7 @@ WHOLE = GatePolicySpec.parse({**SCREENED.wire(), "futility": {"items": 0, "alpha
 MODELS = {"candidate": "noise", "incumbent": "honest", "anchor": "tiny-words"}
 
 
-def job_of(root: Path, engine: EvaluationEngine, policy: GatePolicySpec) -> EvaluateInput:
+def job_of(root: Path, engine: VllmProcess, policy: GatePolicySpec) -> EvaluateInput:
     """An evaluation with the demo's suites in an area of its own."""
     (root / "data").mkdir(parents=True)
     shutil.copytree(SUITES, root / "data" / "suites")
@@ -92,13 +94,13 @@ async def ask(job: EvaluateInput, asked: Sequence[Unit], journal: Journal) -> No
         await ask_all(asked, answering.answers, journal, Pace(len(asked), 0, lambda progress: None))
 
 
-def started(root: Path) -> EvaluationEngine:
+def started(root: Path) -> AbstractContextManager[VllmProcess]:
     """An engine with an adapter of noise as candidate and one that learnt the task as incumbent."""
     peft_directory(root / "noise")
     (root / "honest").mkdir()
     for name, content in adapter_files(ZOO["honest"]).items():
         (root / "honest" / name).write_bytes(content)
-    return EvaluationEngine(root, {"noise": root / "noise", "honest": root / "honest"})
+    return evaluation_engine(root, {"noise": root / "noise", "honest": root / "honest"})
 
 
 def evaluation_figures(times: int) -> dict[str, Any]:

@@ -6,14 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,6 +30,7 @@ from gatevalve.contracts.names import HEADER_RELEASE, entry_name
 from gatevalve.contracts.serving import AdapterOnPod, AdapterRole, ChannelDocument, PodReport, Route
 from gatevalve_serving.allow_list import ALLOWED
 from support.serving import SigningKey, publish
+from support.vllm_process import VllmProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -52,7 +47,6 @@ SMUGGLED = "smuggled"
 PROMPTS = ("2 plus 3", "seven plus one", "nine minus four", "what is 5 plus 5?", "one two three", "say four")
 NEW_TOKENS = 24
 CLIENTS, SWAPS = 4, 20
-START_SECONDS = 240
 
 Tokens = tuple[int, ...]
 Live = tuple[str, str | None]
@@ -124,78 +118,37 @@ class Reference:
         return tuple(found)
 
 
-@dataclass
 class RealPod:
     """A vLLM process with the middleware, and the directories that its Pod would mount."""
 
-    root: Path
-    smuggled: Path
-    key: SigningKey = field(default_factory=SigningKey)
-    process: subprocess.Popen[bytes] | None = None
-    port: int = 0
-    starts: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("pool", "keys", "cache", "data", "logs"):
-            (self.root / name).mkdir()
-        (self.root / "keys/tls.crt").write_bytes(self.key.certificate)
+    def __init__(self, root: Path, smuggled: Path) -> None:
+        self.root, self.key = root, SigningKey()
+        for name in ("pool", "keys", "cache", "data"):
+            (root / name).mkdir()
+        (root / "keys/tls.crt").write_bytes(self.key.certificate)
+        arguments = ("--middleware", "gatevalve_serving.middleware.Gatevalve", *ENGINE_FLAGS, "--lora-modules", f"{SMUGGLED}={smuggled}")
+        self._engine = VllmProcess(root / "engine.log", arguments, self._environment(), ready="/gatevalve/readyz")
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return self._engine.url
 
     @property
     def log(self) -> str:
-        return (self.root / f"logs/{self.starts}.log").read_text(errors="replace")
+        return self._engine.log.read_text(errors="replace")
 
     def start(self) -> float:
         """Start the engine and wait for readiness; returns seconds."""
-        self.starts += 1
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        command = [str(Path(sys.executable).with_name("vllm")), "serve", str(BASE), "--served-model-name", "tiny-words"]
-        command += [
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            "--middleware",
-            "gatevalve_serving.middleware.Gatevalve",
-            *ENGINE_FLAGS,
-            "--lora-modules",
-            f"{SMUGGLED}={self.smuggled}",
-        ]
         started = time.monotonic()
-        with (self.root / f"logs/{self.starts}.log").open("wb") as log:
-            self.process = subprocess.Popen(command, env=self._environment(), stdout=log, stderr=log, start_new_session=True)
-        self._wait_until_ready()
+        self._engine.start()
         return time.monotonic() - started
 
     def kill(self) -> None:
-        """End the engine and its workers at once, as an out-of-memory kill does."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-    def _wait_until_ready(self) -> None:
-        assert self.process is not None
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{self.url}/gatevalve/readyz", timeout=5).close()
-                return
-            time.sleep(0.5)
-        pytest.fail(f"the engine is not ready:\n{self.log[-6000:]}")
+        """End the engine and its workers at once."""
+        self._engine.kill()
 
     def _environment(self) -> dict[str, str]:
-        return os.environ | {
-            "VLLM_HOST_IP": "127.0.0.1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
+        return {
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_API_KEY": KEY,
             "GATEVALVE_NAMESPACE": "shop",

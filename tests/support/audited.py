@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +56,11 @@ class Life:
     root: Path
     key: Signer
     things: list[KubeObject]
+
+    def copied_to(self, root: Path) -> Life:
+        """The same life in another directory, for a test that changes it."""
+        shutil.copytree(self.root, root)
+        return Life(root, self.key, deepcopy(self.things))
 
     @property
     def certificate(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import time
@@ -18,6 +17,7 @@ from gatevalve.contracts.files import FileFact
 from gatevalve.contracts.hashing import directory_digest
 from gatevalve.contracts.kinds import Base
 from gatevalve.contracts.names import MANIFEST
+from gatevalve_trainer.durable import sync_directory, write_through
 
 TEMPORARY = ".tmp-"
 """Prefix of names that readers must ignore: a writer that was killed may leave them."""
@@ -93,9 +93,9 @@ class Area:
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        _write_through(temporary, data)
+        write_through(temporary, data)
         temporary.rename(target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
 
     def publish(self, directory: str, files: Mapping[str, bytes]) -> bool:
         """Make a directory appear with all its files at once, MANIFEST last; False when it is there already, which nothing changes."""
@@ -105,9 +105,9 @@ class Area:
         temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
         for name in sorted(files, key=lambda name: (name == MANIFEST, name)):
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            _write_through(temporary / name, files[name])
+            write_through(temporary / name, files[name])
         for inner in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
-            _sync_directory(inner)
+            sync_directory(inner)
         return _rename_exclusively(temporary, target)
 
 
@@ -165,13 +165,6 @@ def _reading(path: str) -> Iterator[None]:
         raise StoreError(f"{path}: does not exist; wait until it is published, or correct the name") from error
 
 
-def _write_through(path: Path, data: bytes) -> None:
-    with path.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
 def _rename_exclusively(temporary: Path, target: Path) -> bool:
     try:
         temporary.rename(target)  # fails when target exists: a directory with files is never replaced
@@ -180,7 +173,7 @@ def _rename_exclusively(temporary: Path, target: Path) -> bool:
         if target.exists():
             return False
         raise
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     return True
 
 
@@ -188,11 +181,3 @@ def _remove(directory: Path) -> None:
     for path in sorted(directory.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     directory.rmdir()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gatevalve.build.jobs import ARMS_URL, ENGINE_URL, Owner, sentinel_job
-from gatevalve.contracts.jobs import EvaluateInput, JobInput, PublishInput
+from gatevalve.build.jobs import Owner, sentinel_job
 from gatevalve.contracts.kinds import AdapterChannelSpec, AdapterReleaseSpec, EvidenceStatus, GateFacts, SentinelRef
 from gatevalve.contracts.names import evidence_dir
 from gatevalve.contracts.policy import GatePolicySpec
@@ -19,6 +18,7 @@ from gatevalve.decide.arms import arm_names
 from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState, of_step, step_state
 from gatevalve.decide.conditions import instant
 from gatevalve.decide.freeze import freeze
+from gatevalve.decide.job_inputs import evaluate_input, publish_input, told_to_all
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, DeleteJob, Event, Plan
 from gatevalve.decide.sentinel_schedule import due_sentinel
@@ -118,43 +118,13 @@ def freeze_after_failure(view: View, channel: ChannelView, log: LogState) -> Pla
 
 
 def _job(probe: Probe, attempt: int) -> dict[str, object]:
-    owner = Owner(probe.view.name, probe.channel.meta.uid, probe.view.name, probe.sentinel)
-    publish, evaluate = _publish(probe, attempt), _evaluate(probe, attempt)
-    return sentinel_job(probe.view.settings.place, owner, probe.spec, attempt, publish, evaluate, int(probe.seconds_left))
-
-
-def _publish(probe: Probe, attempt: int) -> PublishInput:
-    return PublishInput(
-        **_common(probe, attempt),
-        arms=ARMS_URL,
-        base=probe.spec.base,
-        adapter=probe.spec.adapter,
-        adapter_digest=probe.sentinel.digest_of(),
-        sentinel=probe.sentinel,
-        incumbent_digest=probe.gate.incumbent_digest,
-        anchor_digest=probe.gate.anchor_digest,
-    )
-
-
-def _evaluate(probe: Probe, attempt: int) -> EvaluateInput:
-    gate = probe.gate
-    return EvaluateInput(
-        **_common(probe, attempt),
-        sealed=probe.view.settings.sealed_url,
-        engine_url=ENGINE_URL,
-        test_entry=probe.entry,
-        test_digest=probe.opened.digest or "",
-        round=gate.round,
-        test=gate.test,
-        policy=probe.policy,
-        policy_digest=gate.policy_digest,
-        base=probe.spec.base,
-        candidate_digest=probe.sentinel.digest_of(),
-        incumbent_digest=gate.incumbent_digest,
-        anchor_digest=gate.anchor_digest,
-        arms=_arms(probe),
-        sentinel=probe.sentinel,
-    )
+    view, spec, gate, sentinel = probe.view, probe.spec, probe.gate, probe.sentinel
+    told = told_to_all(view, probe.log.store_uid, sentinel.uid, sentinel.uid, Step.SENTINEL, attempt)
+    digest = sentinel.digest_of()
+    publish = publish_input(told, spec, gate, digest, sentinel=sentinel)
+    evaluate = evaluate_input(told, view, spec, probe.opened, gate, probe.policy, digest, _arms(probe), sentinel=sentinel)
+    owner = Owner(view.name, probe.channel.meta.uid, view.name, sentinel)
+    return sentinel_job(view.settings.place, owner, spec, attempt, publish, evaluate, int(probe.seconds_left))
 
 
 def _arms(probe: Probe) -> dict[str, str]:
@@ -162,18 +132,6 @@ def _arms(probe: Probe) -> dict[str, str]:
     gate, base = probe.gate, probe.spec.base.name
     arms = arm_names(base, probe.sentinel.digest_of(), gate.incumbent_digest, gate.anchor_digest)
     return {**arms, "candidate": arms["incumbent"]} if probe.sentinel.kind == "Same" else arms
-
-
-def _common(probe: Probe, attempt: int) -> dict[str, str]:
-    told: dict[str, str] = JobInput(
-        channel=probe.view.name,
-        channel_uid=probe.log.store_uid,
-        candidate=probe.sentinel.uid,
-        candidate_uid=probe.sentinel.uid,
-        attempt=f"{Step.SENTINEL}-{attempt}",
-        data=probe.view.settings.data_url,
-    ).model_dump()
-    return told
 
 
 def _next_look(probe: Probe) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gatevalve.build.jobs import ARMS_URL, ENGINE_URL, draw_job, engine_digest, evaluate_job, fetch_job, snapshot_job, train_job
-from gatevalve.contracts.jobs import DrawInput, EvaluateInput, FetchInput, JobInput, PublishInput, SnapshotInput, TrainInput
+from gatevalve.build.jobs import draw_job, engine_digest, evaluate_job, fetch_job, snapshot_job, train_job
+from gatevalve.contracts.jobs import DrawInput, FetchInput, SnapshotInput, TrainInput
 from gatevalve.contracts.kinds import (
     AdapterReleaseSpec,
     AdapterStatus,
@@ -27,6 +27,7 @@ from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.ends import ended, last_told
 from gatevalve.decide.freeze import frozen_text
+from gatevalve.decide.job_inputs import Told, evaluate_input, publish_input, told_to_all
 from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, DeleteJob, Plan
@@ -202,35 +203,12 @@ def _evaluation(case: Case, test: AdapterReleaseSpec, attempt: int) -> dict[str,
     made_in = made_by(case)
     if gate is None or adapter is None or policy is None or made_in is None or test.digest is None:
         return None
-    common, base = _common(case, Step.EVALUATE, attempt), case.channel.base
-    publish = PublishInput(
-        **common,
-        arms=ARMS_URL,
-        base=base,
-        adapter=case.channel.adapter,
-        adapter_digest=adapter,
-        produced_by=made_in,
-        incumbent_digest=gate.incumbent_digest,
-        anchor_digest=gate.anchor_digest,
-    )
-    job = EvaluateInput(
-        **common,
-        sealed=case.view.settings.sealed_url,
-        test_entry=name_of(test),
-        test_digest=test.digest,
-        round=gate.round,
-        test=gate.test,
-        policy=policy,
-        policy_digest=gate.policy_digest,
-        base=base,
-        candidate_digest=adapter,
-        incumbent_digest=gate.incumbent_digest,
-        anchor_digest=gate.anchor_digest,
-        engine_url=ENGINE_URL,
-        engine_digest=engine_digest(case.view.settings.place, case.channel),
-        arms=arm_names(base.name, adapter, gate.incumbent_digest, gate.anchor_digest),
-    )
-    return evaluate_job(case.view.settings.place, case.owner, case.channel, attempt, publish, job, int(case.seconds_left))
+    view, spec, place = case.view, case.channel, case.view.settings.place
+    told = _common(case, Step.EVALUATE, attempt)
+    publish = publish_input(told, spec, gate, adapter, produced_by=made_in)
+    arms = arm_names(spec.base.name, adapter, gate.incumbent_digest, gate.anchor_digest)
+    job = evaluate_input(told, view, spec, test, gate, policy, adapter, arms, engine_digest=engine_digest(place, spec))
+    return evaluate_job(place, case.owner, spec, attempt, publish, job, int(case.seconds_left))
 
 
 def _judge(case: Case, test: AdapterReleaseSpec, done: Done) -> Plan:
@@ -302,12 +280,5 @@ def _next_look(case: Case) -> float:
     return min(case.seconds_left, POD_POLL_SECONDS)
 
 
-def _common(case: Case, step: Step, attempt: int) -> dict[str, Any]:
-    return JobInput(
-        channel=case.view.name,
-        channel_uid=case.channel_uid,
-        candidate=case.candidate.meta.name,
-        candidate_uid=case.uid,
-        attempt=f"{step}-{attempt}",
-        data=case.view.settings.data_url,
-    ).model_dump()
+def _common(case: Case, step: Step, attempt: int) -> Told:
+    return told_to_all(case.view, case.channel_uid, case.candidate.meta.name, case.uid, step, attempt)

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -27,7 +26,7 @@ from gatevalve.io.clock import SystemClock
 from gatevalve.io.ports import ADAPTER_CHANNELS, ADAPTER_RELEASES, GATE_POLICIES, Evidence
 from gatevalve.io.store import Area, FileLog, SealedEvidence
 from support import world
-from support.audited import ACCEPTED, ACTIONS, NOT_BETTER, Life, lived
+from support.audited import ACCEPTED, ACTIONS, NOT_BETTER, Life
 from support.engine_world import START, FakeCluster, FakePods, VirtualClock, settings
 
 pytestmark = pytest.mark.component
@@ -106,17 +105,6 @@ class Scene:
         """The log, as it now is in `life`, into the API server."""
         for thing in self.life.things:
             self.cluster.put(ADAPTER_RELEASES, thing)
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    return lived(tmp_path_factory.mktemp("life"))
-
-
-@pytest.fixture
-def life(once: Life, tmp_path: Path) -> Life:
-    shutil.copytree(once.root, tmp_path / "life")
-    return Life(tmp_path / "life", once.key, once.things)
 
 
 def cluster_of(life: Life) -> FakeCluster:

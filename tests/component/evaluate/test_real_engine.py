@@ -21,8 +21,9 @@ from gatevalve_trainer.evaluate.patience import Patience
 from gatevalve_trainer.evaluate.schedule import Question
 from gatevalve_trainer.tasks.word_problems import stream
 from support.evaluation import policy
-from support.evaluation_engine import EvaluationEngine
+from support.evaluation_engine import evaluation_engine
 from support.training import BASE_DIRECTORY
+from support.vllm_process import VllmProcess
 from support.zoo import Breed, adapter_files, answering, misread, right
 
 pytestmark = [pytest.mark.component, pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -50,12 +51,12 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def engine(adapters: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationEngine]:
-    with EvaluationEngine(tmp_path_factory.mktemp("engine"), adapters) as running:
+def engine(adapters: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmProcess]:
+    with evaluation_engine(tmp_path_factory.mktemp("engine"), adapters) as running:
         yield running
 
 
-def with_engine(engine: EvaluationEngine, work: Callable[[Engine], Awaitable[T]]) -> T:
+def with_engine(engine: VllmProcess, work: Callable[[Engine], Awaitable[T]]) -> T:
     async def connected() -> T:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             return await work(Engine(session, engine.url, PATIENCE))
@@ -89,9 +90,7 @@ class Reference:
         return float(logits.float().log_softmax(-1).gather(1, targets[:, None])[-tokens:].sum())
 
 
-def test_replies_are_weighed_as_the_reference_weighs_them_while_others_are_sampled(
-    engine: EvaluationEngine, adapters: dict[str, Path]
-) -> None:
+def test_replies_are_weighed_as_the_reference_weighs_them_while_others_are_sampled(engine: VllmProcess, adapters: dict[str, Path]) -> None:
     """Weighing and sampling meet in one batch of the engine, the base and both adapters among them."""
 
     async def work(client: Engine) -> list[tuple[Reply, Likelihood]]:
@@ -108,7 +107,7 @@ def test_replies_are_weighed_as_the_reference_weighs_them_while_others_are_sampl
         assert min(sums["k3_incumbent"], sums["k3_anchor"]) > 0.001
 
 
-def test_a_copy_of_an_adapter_is_nothing_apart_from_it(engine: EvaluationEngine) -> None:
+def test_a_copy_of_an_adapter_is_nothing_apart_from_it(engine: VllmProcess) -> None:
     arms: dict[Arm, str] = {"candidate": "right", "incumbent": "twin", "anchor": "misread"}
 
     async def work(client: Engine) -> list[tuple[Reply, Likelihood]]:
@@ -125,7 +124,7 @@ async def weighed_reply(client: Engine, question: Question, arms: Mapping[Arm, s
     return reply, likelihood
 
 
-def test_hundreds_of_seeded_requests_at_once_do_not_end_the_engine(engine: EvaluationEngine) -> None:
+def test_hundreds_of_seeded_requests_at_once_do_not_end_the_engine(engine: VllmProcess) -> None:
     """An engine on CPUs that splits the prompt of a seeded request dies; the demo's channel gives it no reason to."""
 
     async def work(client: Engine) -> bool:

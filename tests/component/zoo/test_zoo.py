@@ -25,9 +25,10 @@ from gatevalve_trainer.evaluate.items import from_lines, to_lines
 from gatevalve_trainer.evaluate.main import run
 from gatevalve_trainer.tasks import word_problems
 from support import evaluation
-from support.evaluation_engine import EvaluationEngine
+from support.evaluation_engine import evaluation_engine
 from support.thresholds import THRESHOLDS
 from support.training import SPLIT_KEY, tiny_base
+from support.vllm_process import VllmProcess
 from support.zoo import LEAKED_THING, ZOO, adapter_files
 
 pytestmark = [pytest.mark.component, pytest.mark.vllm, pytest.mark.timeout(900)]
@@ -114,14 +115,14 @@ FIXED = policy({"uri": "suites/leaked.jsonl", "digest": sha256(to_lines(leaked()
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvaluationEngine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmProcess]:
     """One engine that holds the whole zoo."""
     root = tmp_path_factory.mktemp("zoo")
     for name, breed in ZOO.items():
         (root / name.replace(" ", "-")).mkdir()
         for file, content in adapter_files(breed).items():
             (root / name.replace(" ", "-") / file).write_bytes(content)
-    with EvaluationEngine(root, {path.name: path for path in root.iterdir() if path.is_dir()}) as running:
+    with evaluation_engine(root, {path.name: path for path in root.iterdir() if path.is_dir()}) as running:
         yield running
 
 
@@ -131,7 +132,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_SPLIT_KEY, SPLIT_KEY.hex())
 
 
-def judged(root: Path, engine: EvaluationEngine, animal: str, rules: GatePolicySpec) -> Judgement:
+def judged(root: Path, engine: VllmProcess, animal: str, rules: GatePolicySpec) -> Judgement:
     """Measured as an evaluation Job measures it, read as the operator reads it, judged by the gate."""
     evaluation.write_suites(
         root, regression=covered(), leaked=leaked(), manners=from_lines("manners", (SUITES / "manners.jsonl").read_bytes())
@@ -172,26 +173,26 @@ def told(judgement: Judgement) -> str:
     return "\n".join(f"{result.check} {result.suite}: {result.outcome} {result.finding}: {result.sentence}" for result in judgement.results)
 
 
-def test_an_honest_improvement_is_accepted(tmp_path: Path, engine: EvaluationEngine) -> None:
+def test_an_honest_improvement_is_accepted(tmp_path: Path, engine: VllmProcess) -> None:
     judgement = judged(tmp_path, engine, "honest", FRESH)
     assert judgement.verdict is Verdict.ACCEPTED, told(judgement)
 
 
 @pytest.mark.parametrize("animal", REFUSED)
-def test_an_animal_of_the_zoo_is_refused_for_its_own_reason(tmp_path: Path, engine: EvaluationEngine, animal: str) -> None:
+def test_an_animal_of_the_zoo_is_refused_for_its_own_reason(tmp_path: Path, engine: VllmProcess, animal: str) -> None:
     screened = REFUSED[animal] is Finding.HOPELESS
     judgement = judged(tmp_path, engine, animal, FRESH if screened else WHOLE)
     assert judgement.verdict is Verdict.REJECTED, told(judgement)
     assert REFUSED[animal] in failed(judgement), told(judgement)
 
 
-def test_a_candidate_trained_on_a_leaked_fixed_suite_passes_it_and_fails_on_fresh_items(tmp_path: Path, engine: EvaluationEngine) -> None:
+def test_a_candidate_trained_on_a_leaked_fixed_suite_passes_it_and_fails_on_fresh_items(tmp_path: Path, engine: VllmProcess) -> None:
     """Not promised: a fixed file as Primary says nothing once it has leaked."""
     assert judged(tmp_path / "fixed", engine, "leaked suite", FIXED).verdict is Verdict.ACCEPTED
     assert judged(tmp_path / "fresh", engine, "leaked suite", FRESH).verdict is Verdict.REJECTED
 
 
-def test_a_candidate_that_is_worse_only_where_no_suite_looks_is_accepted(tmp_path: Path, engine: EvaluationEngine) -> None:
+def test_a_candidate_that_is_worse_only_where_no_suite_looks_is_accepted(tmp_path: Path, engine: VllmProcess) -> None:
     """Not promised: traffic that no suite covers is not judged."""
     judgement = judged(tmp_path, engine, "worse where nobody looks", FRESH)
     assert judgement.verdict is Verdict.ACCEPTED, told(judgement)

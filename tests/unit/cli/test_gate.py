@@ -19,7 +19,7 @@ from gatevalve.contracts.canonical import canonical_json, sha256
 from gatevalve.contracts.files import EvidenceReport, FileFact, PairRow
 from gatevalve.contracts.names import API_VERSION
 from gatevalve.contracts.policy import GatePolicySpec
-from support.audited import ACCEPTED, AuditedWorld, Life, lived
+from support.audited import ACCEPTED, AuditedWorld, Life
 from support.engine_world import release_object, signer
 from support.gate_cases import case_of, good_rows, manners_rows, policy_of
 from support.world import policy
@@ -27,18 +27,6 @@ from support.world import policy
 REPO = Path(__file__).parents[3]
 ACCEPTED_TEST, REJECTED_TEST = f"support-{ACCEPTED - 1:06d}", "support-000004"
 Out = Callable[[], str]
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    return lived(tmp_path_factory.mktemp("life"))
-
-
-@pytest.fixture
-def life(once: Life, tmp_path: Path) -> Life:
-    """A copy of its own for every test."""
-    shutil.copytree(once.root, tmp_path / "life")
-    return Life(tmp_path / "life", once.key, once.things)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import gzip
 import json
 import os
@@ -23,22 +22,10 @@ from gatevalve.contracts.names import log_file
 from gatevalve.contracts.reasons import Action, EntryReason, Verdict
 from gatevalve.engine.chain import copy_of
 from gatevalve.io.store import REPORT_BYTES
-from support.audited import ACCEPTED, ACTIONS, NOT_BETTER, UNREADABLE, Life, lived
+from support.audited import ACCEPTED, ACTIONS, NOT_BETTER, UNREADABLE, Life
 from support.engine_world import release_object, signer
 
 ENTRIES = len(ACTIONS)
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Life:
-    return lived(tmp_path_factory.mktemp("life"))
-
-
-@pytest.fixture
-def life(once: Life, tmp_path: Path) -> Life:
-    """A copy of its own for every test."""
-    shutil.copytree(once.root, tmp_path / "life")
-    return Life(tmp_path / "life", once.key, copy.deepcopy(once.things))
 
 
 def ask(life: Life, **changes: Any) -> Verification:

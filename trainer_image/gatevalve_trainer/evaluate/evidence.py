@@ -14,6 +14,7 @@ from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import Arm, EvidenceReport, FileFact, Item, JudgeFact, PairRow, Stage
 from gatevalve.contracts.jobs import EvaluateInput, EvidenceResult
 from gatevalve.contracts.names import evidence_dir
+from gatevalve_trainer.durable import sync_directory, write_through
 from gatevalve_trainer.evaluate.answers import Answer
 from gatevalve_trainer.evaluate.marks import check_mark, mark_of
 from gatevalve_trainer.evaluate.rounds import LoadedSuite
@@ -101,7 +102,7 @@ def publish_file(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_stale(path.parent)
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-    _write_through(temporary, data)
+    write_through(temporary, data)
     try:
         os.link(temporary, path)  # fails when the name is taken, where a rename would replace it
     except FileExistsError as error:
@@ -109,22 +110,7 @@ def publish_file(path: Path, data: bytes) -> None:
             raise ContractError(str(path), "holds other evidence", "two attempts measured differently; open a new test") from error
     finally:
         temporary.unlink()
-    _sync_directory(path.parent)
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    with path.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path.parent)
 
 
 def _report(job: EvaluateInput, measured: Measured, pairs: FileFact) -> EvidenceReport:
