@@ -186,6 +186,7 @@ class ConditionReason(Explained):
     CHANNEL_PINNED = "ChannelPinned", "The channel is pinned; nothing is promoted."
     FROZEN = "Frozen", "The channel is frozen; annotate it with gatevalve.dev/unfreeze: <freezing entry> to go on."
     SENTINEL_RUNNING = "SentinelRunning", "The gate itself is probed; candidates wait until that has ended."
+    GATE_UNPROBED = "GateUnprobed", "A sentinel failed, and under the policy in force none can run that could pass."
     SENTINELS_OFF = "SentinelsOff", "The policy in force asks for no sentinels."
     UNDERPOWERED = "Underpowered", "Fewer than 8 of 10 tests see the policy's minDetectableEffectBasisPoints, or nothing tells how many do."
     AWAITING_APPROVAL = "AwaitingApproval", "The channel asks for a person's approval."

@@ -138,6 +138,10 @@ def _test(before: LogState, entry: AdapterReleaseSpec) -> Problems:
     if entry.candidate is None or gate is None or entry.lineage is None or entry.lineage.adapter_digest is None:
         yield "it does not say which adapter of which candidate is tested"
         return
+    if before.frozen_by is not None:
+        yield f"{name_of(before.frozen_by)} froze the channel, and nobody had lifted it"
+    if before.open_sentinel is not None:
+        yield f"{name_of(before.open_sentinel)} began a sentinel that has not ended"
     if (earlier := _test_of(before, entry)) is not None:
         yield f"candidate {entry.candidate.name} was tested already in {name_of(earlier)}"
     if gate.anchor_digest != before.anchor.digest:

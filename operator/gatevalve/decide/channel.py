@@ -20,6 +20,7 @@ from gatevalve.decide.case import Case, has_verdict, is_in_flight, is_over, is_w
 from gatevalve.decide.channel_status import Problem, audit_finding, channel_status
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.freeze import frozen_text, unfreeze
+from gatevalve.decide.holds import no_test_because
 from gatevalve.decide.log import LogState, fold, name_of
 from gatevalve.decide.pin import pin_target
 from gatevalve.decide.plan import AppendEntry, CopyEntry, Event, Plan, RestoreKeys
@@ -27,6 +28,7 @@ from gatevalve.decide.policy import policy_change, policy_problem
 from gatevalve.decide.restore import has_served, restored_document
 from gatevalve.decide.rollout import POLL_SECONDS, Standing, decide_rollout, rollout_failed, standing
 from gatevalve.decide.sentinel import advance_sentinel, begin_sentinel, freeze_after_failure, open_probe
+from gatevalve.decide.sentinel_schedule import failed_sentinel
 from gatevalve.decide.supply import used_up
 from gatevalve.decide.tampering import Notice, notice
 from gatevalve.decide.verdict import after_verdict
@@ -175,13 +177,18 @@ def _probed(view: View, cases: list[Case], spec: AdapterChannelSpec, log: LogSta
     """A sentinel that has begun goes on, and one that is due begins when the channel could take a candidate; candidates wait meanwhile."""
     undecided = _undecided(cases)
     probe = open_probe(view, view.channel, spec, log) if view.channel is not None else None
-    busy = any(case.has_begun for case in undecided) or _not_ready(cases, spec, log, now) is not None
+    busy = bool(log.open_tests) or _goes_first(undecided, log) or _not_ready(cases, spec, log, now) is not None
     plan = advance_sentinel(probe) if probe is not None else Plan() if busy else begin_sentinel(view, log)
     if probe is None and not plan.actions:
         return None
     for case in undecided:
         plan += wait(case, ConditionReason.SENTINEL_RUNNING, ConditionReason.SENTINEL_RUNNING.sentence)
     return plan
+
+
+def _goes_first(undecided: list[Case], log: LogState) -> bool:
+    """What has begun goes before a sentinel, unless one has failed: then only tests that are open do."""
+    return failed_sentinel(log) is None and any(case.has_begun for case in undecided)
 
 
 def _undecided(cases: list[Case]) -> list[Case]:
@@ -207,8 +214,8 @@ def _turn(case: Case, problem: Problem | None) -> Plan:
 
 
 def _not_ready(cases: list[Case], spec: AdapterChannelSpec, log: LogState, now: Standing) -> Problem | None:
-    if (frozen := frozen_text(log)) is not None:
-        return ConditionReason.FROZEN, frozen
+    if (held := no_test_because(log)) is not None:
+        return held
     if spec.paused:
         return ConditionReason.CHANNEL_PAUSED, "spec.paused is true; set it to false to go on"
     if spec.pin is not None:

@@ -15,7 +15,7 @@ from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import EntryReason, EventReason, Step
 from gatevalve.decide import entries
 from gatevalve.decide.arms import arm_names
-from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState, of_step, step_state
+from gatevalve.decide.attempts import Done, Ended, Pause, Running, Start, StepState, of_step, shortage, step_state
 from gatevalve.decide.conditions import instant
 from gatevalve.decide.freeze import freeze
 from gatevalve.decide.job_inputs import evaluate_input, publish_input, told_to_all
@@ -152,7 +152,9 @@ def _given_up(probe: Probe) -> str | None:
         return "the incumbent changed"
     if probe.log.policy_changed_after(probe.opened):
         return "another policy came into force"
-    return f"no verdict within {DEADLINE_SECONDS // 3600} h" if probe.seconds_left <= 0 else None
+    if probe.seconds_left <= 0:
+        return f"no verdict within {DEADLINE_SECONDS // 3600} h"
+    return shortage(of_step(probe.view.jobs, probe.sentinel.uid, Step.SENTINEL))
 
 
 def _said(state: StepState) -> str:

@@ -10,6 +10,7 @@ from gatevalve.contracts.reasons import EntryReason
 from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.sentinel_schedule import traffic_round
 from gatevalve.decide.sentinel_verdict import VERDICTS, Probed
+from gatevalve.gate.probing import sentinels_off
 
 
 def sentinel_problems(before: LogState, entry: AdapterReleaseSpec) -> Iterator[str]:
@@ -33,6 +34,10 @@ def _begun(before: LogState, entry: AdapterReleaseSpec) -> Iterator[str]:
     sentinel, gate = entry.sentinel, entry.gate
     if sentinel is None or gate is None:
         return
+    if before.frozen_by is not None:
+        yield f"{name_of(before.frozen_by)} froze the channel, and nobody had lifted it"
+    if before.policy is not None and (off := sentinels_off(before.policy)) is not None:
+        yield f"it begins although {off}"
     if before.open_sentinel is not None:
         yield f"{name_of(before.open_sentinel)} began a sentinel that has not ended"
     numbers = [known.sentinel.number for known in before.sentinels if known.sentinel]

@@ -53,6 +53,15 @@ def failed_sentinel(log: LogState) -> AdapterReleaseSpec | None:
     return next((entry for entry in ended if entry is not None and entry.reason is EntryReason.SENTINEL_FAILED), None)
 
 
+def unprobed(log: LogState) -> str | None:
+    """Why no test is opened after a sentinel that failed: the gate is to be probed first and cannot be. None when it can, or need not."""
+    failed = failed_sentinel(log)
+    if failed is None or log.open_sentinel is not None or due_sentinel(log) is not None:
+        return None
+    remedy = "name a policy whose traffic a round has asked, or one whose suites take none"
+    return f"{name_of(failed)} failed, and no round on this policy's traffic has ended on which the gate could be probed again; {remedy}"
+
+
 def _is_due(log: LogState, policy: GatePolicySpec, kind: SentinelKind) -> bool:
     """After so many tests and after each new policy; again after a failure, and before the next test but one after no verdict."""
     opened, ended = _newest(log, kind, opened=True), ended_sentinel(log, kind)

@@ -26,7 +26,7 @@ from gatevalve.decide.candidate_status import Found, made_by, status_update
 from gatevalve.decide.case import Case
 from gatevalve.decide.conditions import condition_of
 from gatevalve.decide.ends import ended, last_told
-from gatevalve.decide.freeze import frozen_text
+from gatevalve.decide.holds import no_test_because
 from gatevalve.decide.job_inputs import Told, evaluate_input, publish_input, told_to_all
 from gatevalve.decide.judgement import judge_test
 from gatevalve.decide.log import name_of
@@ -163,10 +163,10 @@ def _open_test(case: Case, done: Done, lineage: Lineage, snapshot: SnapshotStatu
     due = case.due
     if due is None:
         return Plan()
-    if (frozen := frozen_text(case.log)) is not None:
+    if (held := no_test_because(case.log)) is not None:
         state = CandidateState.TRAINING if done.job.step == Step.TRAIN else CandidateState.FETCHING
-        decided = (False, ConditionReason.FROZEN, frozen)
-        return Plan(statuses=status_update(case, state, Found(snapshot=snapshot), decided=decided), requeue_seconds=case.seconds_left)
+        statuses = status_update(case, state, Found(snapshot=snapshot), decided=(False, *held))
+        return Plan(statuses=statuses, requeue_seconds=case.seconds_left)
     number, test = due
     anchor = case.log.anchor.digest
     gate = GateFacts(policy_digest=policy_digest, round=number, test=test, incumbent_digest=incumbent, anchor_digest=anchor)

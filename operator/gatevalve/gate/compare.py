@@ -140,9 +140,10 @@ def _suites(old: GatePolicySpec, new: GatePolicySpec) -> Iterator[Difference]:
 
 
 def _put_off(old: GatePolicySpec, new: GatePolicySpec) -> Iterator[Difference]:
-    """Other traffic puts the next sentinel off until a round on it has ended, and no number of stricter policies may do that."""
-    probed = sentinels_off(old) is None and sentinels_off(new) is None
-    if probed and traffic_suites(old) != traffic_suites(new):
+    """Other traffic, or rounds on it of more tests, put the next sentinel off: no number of stricter policies may do that."""
+    probed, traffic = sentinels_off(old) is None and sentinels_off(new) is None, traffic_suites(new)
+    longer = bool(traffic) and new.round.max_tests > old.round.max_tests
+    if probed and (longer or traffic_suites(old) != traffic):
         yield Difference("traffic that sentinels are asked again", Relation.INCOMPARABLE)
 
 

@@ -327,6 +327,62 @@ def test_a_gate_that_was_mended_passes_and_candidates_go_on() -> None:
     assert (world.state(uid), condition(world)[:2], failed_sentinel(state(world))) == ("Rejected", ("True", "AsExpected"), None)
 
 
+def test_after_a_failure_no_test_is_opened_on_traffic_on_which_the_gate_cannot_be_probed_again() -> None:
+    world = judged(opened(on_traffic(), gain_of_sentinels=0.5), "a", "b")
+    assert world.story()[-3:] == FAILED
+    world.policy, world.gain = on_traffic(items=80), 0.5
+    world.edit(gatePolicyApproval={"digest": world.policy.digest_of(), "by": "ann", "reason": "other traffic"})
+    uid = world.apply("c")
+    world.run()
+    lift(world)
+    decided = next(c for c in world.candidates[uid].status.conditions if c.type == "Decided")
+    assert (world.state(uid), decided.reason, world.story()[-1]) == ("Queued", "GateUnprobed", "Unfreeze:Unfrozen")
+    assert "name a policy whose traffic a round has asked" in decided.message
+    world.policy, world.gain_of_sentinels = on_traffic(min_effect=100), 0.0
+    world.edit(gatePolicyApproval={"digest": world.policy.digest_of(), "by": "ann", "reason": "traffic that was asked"})
+    world.run()
+    released = ["Test:TestOpened", "Accept:GatePassed", "Promote:GatePassed"]
+    assert (world.state(uid), world.story()[-11:]) == ("Promoted", [*PAIR, *released, *PAIR])
+
+
+def unreadable(world: World, uid: str, spec: Any = None) -> Any:
+    """An operator that cannot read a candidate's spec, and with a spec one that can again; gives the spec it had."""
+    known = world.candidates[uid]
+    world.candidates[uid] = replace(known, spec=spec, problem=None if spec else "the spec breaks its contract")
+    return known.spec
+
+
+def test_after_a_failure_the_gate_is_probed_before_a_candidate_that_was_in_training_is_tested() -> None:
+    world = judged(opened(probed(1)), "a")
+    world.gain, uid = 0.5, world.apply("b")
+    while world.state(uid) != "Training":
+        world.reconcile()
+        world._tick()
+    world.policy, world.gain_of_sentinels = probed(1, min_effect=100), 0.5
+    world.reconcile()
+    spec = unreadable(world, uid)
+    world.run()
+    assert world.story()[-3:] == FAILED
+    unreadable(world, uid, spec)
+    lift(world)
+    assert world.story()[-4:] == ["Unfreeze:Unfrozen", *FAILED]
+    world.gain_of_sentinels = 0.0
+    lift(world)
+    assert world.state(uid) == "Promoted"
+
+
+def test_none_is_asked_the_items_of_a_round_whose_last_test_is_open() -> None:
+    world = judged(opened(on_traffic()), "a")
+    uid = world.apply("b")
+    until(world, "Test:TestOpened")
+    spec = unreadable(world, uid)
+    world.run()
+    assert world.story()[-1] == "Test:TestOpened"
+    unreadable(world, uid, spec)
+    world.run()
+    assert (world.state(uid), world.story()[-4:]) == ("Rejected", PAIR)
+
+
 def lift(world: World) -> None:
     """A person mends the cause and lifts the freeze."""
     held = state(world).frozen_by
@@ -342,6 +398,15 @@ UNSOUND: dict[str, Callable[[World], None]] = {
     "its evidence cannot be read": lambda world: setattr(world, "evidence_problem", "report.json: is gone"),
     "its evidence was made under other digests": lambda world: setattr(world, "evidence_digest", KEY_ID),
 }
+
+
+def test_one_that_finds_too_few_fresh_items_ends_at_once_and_says_so() -> None:
+    world = judged(opened(), "a")
+    world.script = lambda step, attempt: 16 if step == "sentinel" else 0
+    judged(world, "b")
+    assert len([job for job in world.jobs.values() if job.view.step == "sentinel"]) == 2
+    assert sentinels(world) == ["Same 1 SentinelInconclusive", "Bad 2 SentinelInconclusive"]
+    assert condition(world)[2].count("exit 16") == 2
 
 
 @pytest.mark.parametrize("why", UNSOUND)
@@ -540,6 +605,28 @@ def changed(world: World, spec: AdapterReleaseSpec, changes: dict[str, Any]) -> 
     nested = {key.split(".")[1]: value for key, value in changes.items() if "." in key}
     gate = spec.gate.model_copy(update=nested) if spec.gate else None
     return spec.model_copy(update={**plain, "gate": gate})
+
+
+def test_one_that_begins_under_a_policy_without_any_is_named() -> None:
+    entries = [replace(honest()[0], spec=honest()[0].spec.model_copy(update={"policy": probed(0)})), *honest()[1:]]
+    assert any("it begins although sentinels.everyCandidates" in text for text in log_problems(LogState(tuple(entries))))
+
+
+@pytest.mark.parametrize("action", [Action.SENTINEL, Action.TEST])
+def test_what_begins_while_the_channel_is_frozen_is_named(action: Action) -> None:
+    world = judged(opened(gain_of_sentinels=0.5), "a", "b")
+    begun = next(spec for spec in state(world).specs if spec.action is action)
+    world.log.append(EntryView(begun.model_copy(update={"sequence": len(world.log)}), world.log[0].status, True))
+    assert any(f"support-{len(world.log) - 2:06d} froze the channel" in text for text in log_problems(state(world)))
+
+
+def test_a_test_that_is_opened_while_a_sentinel_runs_is_named() -> None:
+    world = judged(opened(), "a")
+    world.apply("b")
+    until(world, "Sentinel:SentinelOpened")
+    test = next(spec for spec in state(world).specs if spec.action is Action.TEST)
+    world.log.append(EntryView(test.model_copy(update={"sequence": len(world.log)}), world.log[0].status, True))
+    assert any("began a sentinel that has not ended" in text for text in log_problems(state(world)))
 
 
 def test_a_promotion_of_what_a_sentinel_was_is_named() -> None:

@@ -240,6 +240,7 @@ def test_a_sentinel_is_asked_what_its_round_asked_and_takes_no_conversation_from
 
 UNFIT = {
     "no round is named": (None, {}, "sentinel.trafficRound: is missing, and suite target takes traffic; name a round that has ended"),
+    "the round is gone": (2, {}, "sentinel.trafficRound: .*000002/MANIFEST.json.*; name a round whose items are in the sealed area"),
     "the round has no such suite": (1, {"screen": 10}, "has no suite screen; name a round that asked the same suites"),
 }
 

@@ -134,6 +134,12 @@ TRAFFIC = {key: value for key, value in OLD.wire()["suites"][0].items() if key !
 }
 
 
+@pytest.mark.parametrize(("every", "relation"), [(20, Relation.INCOMPARABLE), (0, Relation.STRICTER)])
+def test_more_tests_in_a_round_on_traffic_put_sentinels_off(every: int, relation: Relation) -> None:
+    on_traffic = ((PRIMARY, TRAFFIC), (("sentinels", "everyCandidates"), every))
+    assert compare(changed(*on_traffic), changed(*on_traffic, ((*ROUND, "maxTests"), 11))) is relation
+
+
 def test_sentinels_on_traffic_are_stricter_than_none() -> None:
     off, on = (changed((PRIMARY, TRAFFIC), (("sentinels", "everyCandidates"), every)) for every in (0, 20))
     assert (compare(off, on), compare(on, off)) == (Relation.STRICTER, Relation.LOOSER)

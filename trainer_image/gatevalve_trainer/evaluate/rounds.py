@@ -20,7 +20,7 @@ from gatevalve_trainer.evaluate.marks import mark_of
 from gatevalve_trainer.evaluate.round_manifest import ROUND, SENTINEL, marked_manifest, used_conversations
 from gatevalve_trainer.evaluate.seeds import drawing_seed
 from gatevalve_trainer.phases import log
-from gatevalve_trainer.store import Area
+from gatevalve_trainer.store import Area, expected
 from gatevalve_trainer.tasks.plugin import load
 
 RoundJob = DrawInput | EvaluateInput
@@ -104,7 +104,8 @@ def _asked_again(job: RoundJob, sentinel: SentinelRef, suite: Suite, sealed: Are
     if sentinel.traffic_round is None:
         raise ContractError("sentinel.trafficRound", f"is missing, and suite {suite.name} takes traffic", "name a round that has ended")
     directory = round_dir(job.channel_uid, sentinel.traffic_round)
-    facts = {fact.name: fact for fact in marked_manifest(sealed, directory, seal).suites}
+    with expected("sentinel.trafficRound", "name a round whose items are in the sealed area"):
+        facts = {fact.name: fact for fact in marked_manifest(sealed, directory, seal).suites}
     if suite.name not in facts:
         raise ContractError("sentinel.trafficRound", f"{directory} has no suite {suite.name}", "name a round that asked the same suites")
     return _round_suite(suite, facts[suite.name], sealed, directory).items
