@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gatevalve.cli.areas import log_root
 from gatevalve.contracts.errors import ContractError, IntegrityError, StoreError
 from gatevalve.contracts.names import entry_name, log_file
 from gatevalve.engine.chain import copy_of
@@ -40,9 +41,7 @@ class Copies:
 
 def read_copies(directory: Path, channel: str, uids: frozenset[str]) -> Copies:
     """The files of a channel: below its known uids, and below every uid whose entries name it. Raises ContractError, StoreError."""
-    if not directory.is_dir():
-        raise ContractError("--log", f"{directory} is no directory", "give the root of the log area, above <channel uid>/")
-    area, copies = Area(str(directory)), Copies()
+    area, copies = Area(str(log_root(directory))), Copies()
     for uid in sorted(area.names("")):
         if (directory / uid).is_dir() and (uid in uids or _names_channel(area, uid, channel)):
             _read_one(area, uid, copies)

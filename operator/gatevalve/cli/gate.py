@@ -43,13 +43,12 @@ def add_gate(commands: Any) -> None:
 
 
 def run_gate(console: Console, args: argparse.Namespace) -> int:
-    """Carry out a `gate` command. Raises GatevalveError."""
-    runs: dict[str, Callable[[Console, argparse.Namespace], None]] = {"replay": _replay, "power": _power, "calibrate": _calibrate}
-    runs[args.gate](console, args)
-    return 0
+    """Carry out a `gate` command; the exit status is 2 when evidence that was to be read is missing. Raises GatevalveError."""
+    runs: dict[str, Callable[[Console, argparse.Namespace], int]] = {"replay": _replay, "power": _power, "calibrate": _calibrate}
+    return runs[args.gate](console, args)
 
 
-def _replay(console: Console, args: argparse.Namespace) -> None:
+def _replay(console: Console, args: argparse.Namespace) -> int:
     policy = read_policy(args.policy) if args.policy else None
     found = asyncio.run(gate_replay.replay(question(args, args.channel), policy))
     if args.json:
@@ -58,9 +57,10 @@ def _replay(console: Console, args: argparse.Namespace) -> None:
         _lines(console, gate_replay.why(found, args.why))
     else:
         _shown(console, gate_replay.table(found), gate_replay.told(found))
+    return 2 if any(line.missing for line in found.lines) else 0
 
 
-def _power(console: Console, args: argparse.Namespace) -> None:
+def _power(console: Console, args: argparse.Namespace) -> int:
     policy = read_policy(args.policy)
     if args.rate is not None and not 0 < args.rate < 1:
         raise ContractError("--rate", f"{args.rate} is no share of right answers", "give a number between 0 and 1")
@@ -70,6 +70,7 @@ def _power(console: Console, args: argparse.Namespace) -> None:
         _json(found.wire())
     else:
         _shown(console, gate_power.table(found), gate_power.told(found))
+    return 0
 
 
 def _named(args: argparse.Namespace, text: str) -> Named:
@@ -90,13 +91,14 @@ def _size(text: str) -> tuple[str, int]:
     return suite, int(number)
 
 
-def _calibrate(console: Console, args: argparse.Namespace) -> None:
+def _calibrate(console: Console, args: argparse.Namespace) -> int:
     found = list(_tables(args))
     if args.json:
         _json({"tables": [one.wire() for one in found]})
-        return
+        return 0
     for one in found:
         _shown(console, gate_calibrate.table(one), gate_calibrate.told(one))
+    return 0
 
 
 def _tables(args: argparse.Namespace) -> Iterator[gate_calibrate.CalibrationTable]:

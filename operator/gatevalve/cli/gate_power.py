@@ -122,4 +122,4 @@ def told(found: PowerTable) -> Iterator[str]:
     """What the table does not tell, and the condition that the operator sets."""
     yield "gains and losses in percentage points"
     yield from (f"{name}: {text}" for name, text in found.untold.items())
-    yield found.condition
+    yield f"the operator, which plans with a rate of {WORST_RATE} and the policy's own items, sets {found.condition}"

@@ -28,7 +28,10 @@ CANNOT_BE_TOLD = "cannot be told"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One test: what was said of it, and what would be said. `untold` names the field for which the evidence cannot tell."""
+    """One test: what was said of it, and what would be said. `untold` names the field for which the evidence cannot tell.
+
+    `missing`: the evidence that its verdict rests on is not at hand as it was.
+    """
 
     entry: str
     candidate: str
@@ -38,6 +41,7 @@ class Line:
     reason_now: str | None
     untold: str | None
     changed: bool | None
+    missing: bool = False
     results: tuple[CheckResult, ...] = ()
 
     def wire(self) -> dict[str, Any]:
@@ -82,9 +86,9 @@ async def _line(
     then = (str(verdict.verdict), str(verdict.reason)) if verdict else ("", "no verdict yet")
     now = await _now(log, given, store, policy)
     if now.judgement is None:
-        return Line(name_of(test), _candidate(test), *then, None, None, now.untold, None)
+        return Line(name_of(test), _candidate(test), *then, None, None, now.untold, None, now.missing)
     said = (str(now.judgement.verdict), str(now.judgement.reason))
-    return Line(name_of(test), _candidate(test), *then, *said, None, said != then, now.judgement.results)
+    return Line(name_of(test), _candidate(test), *then, *said, None, said != then, results=now.judgement.results)
 
 
 def _candidate(test: AdapterReleaseSpec) -> str:
@@ -97,7 +101,7 @@ async def _now(log: LogState, given: GivenVerdict | None, store: EvidenceStore, 
     try:
         evidence = await recorded(given, log, store)
     except StoreError as error:
-        return Replayed(None, f"evidence: it cannot be read: {error}")
+        return Replayed(None, f"evidence: it cannot be read: {error}", missing=True)
     own = given.before.policy_named(given.test.gate.policy_digest) if given.test.gate else None
     asked = policy or own
     return await asyncio.to_thread(replayed, given, evidence, asked) if asked else Replayed(None, "policy: the test's is not in the log")

@@ -16,9 +16,14 @@ KIND = "GatePolicy"
 def read_policy(path: Path) -> GatePolicySpec:
     """The one GatePolicy of a YAML file. Raises ContractError when the file is none, or its spec breaks the contract."""
     found = [thing for thing in _documents(path) if isinstance(thing, dict) and thing.get("kind") == KIND]
-    if len(found) != 1 or found[0].get("apiVersion") != API_VERSION:
-        raise ContractError("--policy", f"{path} holds {len(found)} objects of kind {KIND}", f"give one, of apiVersion {API_VERSION}")
-    return GatePolicySpec.parse(found[0].get("spec"))
+    if len(found) != 1:
+        raise ContractError("--policy", f"{path} holds {len(found)} objects of kind {KIND}", "give a file with one")
+    if (version := found[0].get("apiVersion")) != API_VERSION:
+        raise ContractError("--policy", f"{path} has apiVersion {version}", f"give {API_VERSION}")
+    try:
+        return GatePolicySpec.parse(found[0].get("spec"))
+    except ContractError as error:
+        raise ContractError(f"{path}: {error.field.replace(GatePolicySpec.__name__, 'spec', 1)}", error.problem, error.remedy) from error
 
 
 def _documents(path: Path) -> list[object]:

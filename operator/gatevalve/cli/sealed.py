@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gatevalve.cli.areas import sealed_root
 from gatevalve.contracts.errors import ContractError, GatevalveError
 from gatevalve.decide.audit import GivenVerdict, given_sentinels, given_verdicts
 from gatevalve.decide.log import LogState, name_of
@@ -22,11 +23,8 @@ class Named:
 
 
 def sealed_evidence(directory: Path | None) -> SealedEvidence:
-    """The evidence below a sealed area's root. Raises ContractError when that is no directory."""
-    if directory is None or not directory.is_dir():
-        problem = f"{directory} is no directory" if directory else "is needed to read evidence"
-        raise ContractError("--sealed", problem, "give the root of the sealed area: it holds <channel uid>/evidence/")
-    return SealedEvidence(Area(str(directory)))
+    """The evidence below a sealed area's root. Raises ContractError when the directory is no such root."""
+    return SealedEvidence(Area(str(sealed_root(directory))))
 
 
 def lying(option: str, directory: Path) -> Named:

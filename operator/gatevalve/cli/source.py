@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
+from gatevalve.cli.areas import log_root
 from gatevalve.cli.cluster import Reader
 from gatevalve.cli.verify import Question
+from gatevalve.contracts import patterns
 from gatevalve.contracts.errors import ClusterError, ContractError
+from gatevalve.io.signing import VerifyKey
 
 
 def cluster_options() -> argparse.ArgumentParser:
@@ -34,8 +38,13 @@ def question(args: argparse.Namespace, channel: str) -> Question:
     """What is at hand; the cluster is asked only for what no file gives. Raises ContractError, ClusterError."""
     if args.offline and args.log is None:
         raise ContractError("--offline", "reads entries from the external log", "give its directory with --log")
-    reader = None if args.offline and args.certificate else Reader.connect(args.kubeconfig, args.namespace)
-    certificates = [_file(args.certificate)] if args.certificate else reader.certificates() if reader else []
+    if args.log is not None:
+        log_root(args.log)
+    if args.key_sha256 is not None and not re.fullmatch(patterns.DIGEST, args.key_sha256):
+        raise ContractError("--key-sha256", f"{args.key_sha256} is no digest", "give sha256: and 64 hexadecimal digits, as NOTES prints it")
+    certificate = _certificate(args.certificate) if args.certificate else None
+    reader = None if args.offline and certificate else Reader.connect(args.kubeconfig, args.namespace)
+    certificates = [certificate] if certificate else reader.certificates() if reader else []
     things = reader.entries(channel) if reader and not args.offline else None
     if things == [] and args.log is None and reader is not None:
         raise nothing_of(channel, reader)
@@ -47,8 +56,10 @@ def nothing_of(channel: str, reader: Reader) -> ClusterError:
     return ClusterError(f"no entry of channel {channel} in namespace {reader.namespace}; check the name, or give --namespace")
 
 
-def _file(path: Path) -> bytes:
+def _certificate(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return VerifyKey.from_certificate(path.read_bytes()).certificate
     except OSError as error:
         raise ContractError("--certificate", f"{path} cannot be read: {error.strerror}", "give the signing key's certificate") from error
+    except ContractError as error:
+        raise ContractError("--certificate", f"{path}: {error}", "give the signing key's certificate") from error

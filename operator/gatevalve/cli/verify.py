@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from gatevalve.cli.areas import sealed_root
 from gatevalve.cli.copies import Copies, read_copies
 from gatevalve.contracts.canonical import Digest, sha256
 from gatevalve.contracts.errors import ContractError
@@ -101,11 +102,7 @@ def sound_log(question: Question) -> LogState:
 
 
 async def _examined(question: Question, state: LogState) -> Findings:
-    if question.sealed_dir is not None and not question.sealed_dir.is_dir():
-        raise ContractError(
-            "--sealed", f"{question.sealed_dir} is no directory", "give the root of the sealed area: it holds <channel uid>/evidence/"
-        )
-    store = SealedEvidence(Area(str(question.sealed_dir))) if question.sealed_dir is not None else None
+    store = SealedEvidence(Area(str(sealed_root(question.sealed_dir)))) if question.sealed_dir is not None else None
     return await examine(state, store, version("gatevalve"))
 
 

@@ -37,6 +37,8 @@ class Replayed:
 
     judgement: Judgement | None
     untold: str | None = None
+    missing: bool = False
+    """A verdict rests on evidence that is not at hand as it was."""
 
 
 def replayed(given: GivenVerdict, evidence: EvidenceView, policy: GatePolicySpec) -> Replayed:
@@ -47,7 +49,7 @@ def replayed(given: GivenVerdict, evidence: EvidenceView, policy: GatePolicySpec
     report, gate = evidence.report, given.test.gate
     old = given.before.policy_named(gate.policy_digest) if gate else None
     if report is None or gate is None or old is None:
-        return Replayed(None, f"evidence: {evidence.problem or 'it is gone'}")
+        return Replayed(None, f"evidence: {evidence.problem or 'it is gone'}", missing=True)
     if gate.test > policy.round.max_tests:
         return Replayed(None, "round.maxTests: the test would have belonged to a later round, with other items")
     if (field := next(_lacking(old, policy, report), None)) is not None:

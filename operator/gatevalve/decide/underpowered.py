@@ -8,7 +8,7 @@ from gatevalve.gate.power import SEEN, Seen, planned_power
 
 FIXED = "the items of a fixed file are not counted in the policy; kubectl gatevalve gate power --items tells what they see"
 NOTHING = "the policy names no minDetectableEffectBasisPoints that its tests should see"
-NO_SINGLE_REMEDY = "neither more items nor more decodes alone would see it in 80: change both, or plan with a larger effect"
+NO_SINGLE_REMEDY = "neither more items nor more decodes alone would see it in 80: change both and the screen, or plan with a larger effect"
 
 
 def underpowered(policy: GatePolicySpec) -> tuple[bool | None, ConditionReason, str]:

@@ -362,6 +362,44 @@ def test_an_api_server_that_does_not_answer_ends_with_two_and_one_sentence(tmp_p
         "current-context": "x",
     }
     (tmp_path / "config").write_text(json.dumps(config))
-    for more in ([], ["--certificate", str(tmp_path / "config")]):
+    certificate = signer(tmp_path).verify_key.certificate
+    (tmp_path / "tls.crt").write_bytes(certificate)
+    for more in ([], ["--certificate", str(tmp_path / "tls.crt")]):
         assert main(["verify", "support", "--kubeconfig", str(tmp_path / "config"), *more]) == 2
         assert "does not answer" in capsys.readouterr().err
+
+
+MISTAKEN: dict[str, tuple[Callable[[Path], list[str]], str]] = {
+    "the sealed area as the log": (lambda root: ["--log", f"{root}/sealed"], "--log: {root}/sealed is a sealed area"),
+    "one channel's part of the log": (
+        lambda root: ["--log", f"{root}/log/channel-1"],
+        "--log: {root}/log/channel-1 is the part of one channel",
+    ),
+    "the log as the sealed area": (lambda root: ["--log", f"{root}/log", "--sealed", f"{root}/log"], "--sealed: {root}/log is a log area"),
+    "one channel's part of the sealed area": (
+        lambda root: ["--log", f"{root}/log", "--sealed", f"{root}/sealed/channel-1"],
+        "--sealed: {root}/sealed/channel-1 is the part of one channel",
+    ),
+    "a log that is not there": (lambda root: ["--log", "/nowhere"], "--log: /nowhere is no directory; give the root of the log area"),
+    "half a digest": (lambda root: ["--log", f"{root}/log", "--key-sha256", "sha256:abc"], "--key-sha256: sha256:abc is no digest"),
+    "no certificate": (
+        lambda root: ["--log", f"{root}/log", "--certificate", f"{root}/log/channel-1/000000.json"],
+        "--certificate: {root}/log/channel-1/000000.json: tls.crt: is not a PEM certificate",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", MISTAKEN)
+def test_a_mistaken_option_is_named_and_is_no_finding_about_the_log(sentence: str, life: Life, capsys: pytest.CaptureFixture[str]) -> None:
+    options, says = MISTAKEN[sentence]
+    certificate = ["--certificate", str(life.root / "signing-operator/tls.crt")]
+    assert main(["verify", "support", "--offline", *certificate, *options(life.root)]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("error: " + says.format(root=life.root))
+    assert told.out == ""
+
+
+def test_folders_that_belong_to_no_channel_are_passed_over(life: Life) -> None:
+    (life.root / "log/lost+found").mkdir(mode=0)
+    (life.root / "sealed/notes").mkdir()
+    assert ask(life).problems == ()
