@@ -53,7 +53,7 @@ TOLD: dict[str, tuple[GatePolicySpec, tuple[str, str, str]]] = {
             "True",
             "Underpowered",
             "a test sees the minDetectableEffectBasisPoints of 10 in 0 of 100 cases; "
-            "neither more items nor more decodes alone would see it in 80: change both, or plan with a larger effect",
+            "neither more items nor more decodes alone would see it in 80: change both and the screen, or plan with a larger effect",
         ),
     ),
     "a policy that wants to see nothing": (
