@@ -53,15 +53,20 @@ def exit_codes_page() -> str:
 
 
 def metrics_page() -> str:
-    """docs/reference/metrics.md: what `/metrics` of the operator tells."""
-    intro = f"{NOTICE}# Metrics of the operator\n"
-    rows = ((f"`{m.full_name}`", m.kind, ", ".join(m.labels), prose(m.sentence)) for m in metrics.METRICS)
-    return "\n".join([intro, _table(("Metric", "Type", "Labels", "Meaning"), rows)])
+    """docs/reference/metrics.md: what `/metrics` of the operator and of serving pods tells."""
+    operator = _metrics_section("Operator", "On port 8080 of the operator.", metrics.METRICS)
+    serving = _metrics_section("Serving pods", "On the engine's port of each pod of a pool, beside vLLM's own.", metrics.SERVING_METRICS)
+    return "\n".join([f"{NOTICE}# Metrics\n", operator, serving])
 
 
 def prose(text: str) -> str:
     """A sentence as it stands in a Markdown table: no HTML, no cell border."""
     return text.replace("<", "\\<").replace("|", "\\|")
+
+
+def _metrics_section(title: str, where: str, shown: Iterable[metrics.Metric]) -> str:
+    rows = ((f"`{m.full_name}`", m.kind, ", ".join(m.labels), prose(m.sentence)) for m in shown)
+    return f"## {title}\n\n{where}\n\n{_table(('Metric', 'Type', 'Labels', 'Meaning'), rows)}"
 
 
 def _enum_section(enum: type[Explained], title: str) -> str:

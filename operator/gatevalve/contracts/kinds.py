@@ -471,7 +471,7 @@ class JobStatus(Contract):
     """One attempt."""
 
     name: ObjectName = Field(description="The Job's name.")
-    step: ShortText = Field(description="snapshot, train, fetch or evaluate.")
+    step: ShortText = Field(description="draw, snapshot, train, fetch or evaluate.")
     attempt: int = Field(description="The attempt's number at this step.")
     exit_code: int | None = Field(default=None, description="How it ended; see the list of exit codes. Absent while it runs.")
 

@@ -143,7 +143,7 @@ class Suite(Contract):
         description="Primary: must improve (exactly one). Guard: must not get worse. MustPass: every reply must be wholly right. "
         "Behaviour: the form of the replies must stay in range."
     )
-    items: Items = Field(description="Where the items come from: generator and count, or uri and digest.")
+    items: Items = Field(description="Where the items come from: generator and count, traffic, or uri and digest.")
     verifier: Name | None = Field(default=None, description="Task plug-in that scores a reply between 0 and 1; not for Behaviour suites.")
     judge: Judge | None = Field(default=None, description="A model that compares replies, instead of a verifier.")
     sampling: Sampling = Field(description="Temperature and reply length, the same for every arm.")

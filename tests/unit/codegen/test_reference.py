@@ -4,12 +4,13 @@ import inspect
 
 import pytest
 
-from gatevalve.codegen.reference import SECTIONS, exit_codes_page, kinds_page, prose, reasons_page
+from gatevalve.codegen.reference import SECTIONS, exit_codes_page, kinds_page, metrics_page, prose, reasons_page
 from gatevalve.contracts import reasons
 from gatevalve.contracts.exits import ExitCode
+from gatevalve.contracts.metrics import METRICS, SERVING_METRICS, Metric
 from gatevalve.contracts.reasons import Explained
 
-PAGES = {"kinds": kinds_page(), "reasons": reasons_page(), "exit codes": exit_codes_page()}
+PAGES = {"kinds": kinds_page(), "reasons": reasons_page(), "exit codes": exit_codes_page(), "metrics": metrics_page()}
 
 
 def test_every_enum_with_sentences_has_a_section() -> None:
@@ -26,6 +27,11 @@ def test_every_member_stands_beside_its_sentence(enum: type[Explained]) -> None:
 def test_every_exit_code_stands_beside_its_sentence() -> None:
     for code in ExitCode:
         assert f"| {int(code)} | `{code.name}` | {prose(code.sentence)} |" in PAGES["exit codes"]
+
+
+@pytest.mark.parametrize("metric", [*METRICS, *SERVING_METRICS], ids=lambda metric: metric.full_name)
+def test_every_metric_stands_beside_its_labels_and_sentence(metric: Metric) -> None:
+    assert f"| `{metric.full_name}` | {metric.kind} | {', '.join(metric.labels)} | {prose(metric.sentence)} |" in PAGES["metrics"]
 
 
 @pytest.mark.parametrize(
