@@ -15,9 +15,10 @@ from gatevalve.gate.samples import scores
 
 
 def churn(policy: GatePolicySpec, evidence: Evidence, ledger: Ledger) -> tuple[CheckResult, ...]:
-    """Each suite with scores, against maxExcessNegativeFlipBasisPoints."""
+    """Each suite with a verifier, against maxExcessNegativeFlipBasisPoints; a judge compares two replies and calls neither right."""
     most = policy.behaviour.max_excess_negative_flip_basis_points
-    return tuple(_held(suite, evidence.rows(suite.name), most) for suite in evidence.with_role(policy, "Primary", "Guard", "MustPass"))
+    suites = evidence.with_role(policy, "Primary", "Guard", "MustPass")
+    return tuple(_held(suite, evidence.rows(suite.name), most) for suite in suites if suite.judge is None)
 
 
 def _held(suite: Suite, rows: tuple[PairRow, ...], most: int) -> CheckResult:

@@ -41,12 +41,13 @@ class Noise:
 def planned_noise(suite: Suite, rate: float = WORST_RATE) -> Noise:
     """The variance to plan with before anything is measured: right or wrong answers at a rate, independent between arms and decodes.
 
-    One answer varies by rate * (1 - rate); a judged pair is one answer that counts for both arms at once; greedy replies do not vary.
+    One answer varies by rate * (1 - rate); of a judged pair only the candidate's score does, its incumbent's is always one half; greedy
+    replies do not vary.
     """
     between, one = ITEM_SPREAD**2, rate * (1 - rate)
     if float(suite.sampling.temperature) == 0 and suite.judge is None:
         return Noise(between, 0.0, between / 2, greedy=True)
-    return Noise(between, (4 if suite.judge else 2) * one, one)
+    return Noise(between, (1 if suite.judge else 2) * one, one)
 
 
 def observed_noise(rows: Sequence[PairRow], decodes: int) -> Noise:

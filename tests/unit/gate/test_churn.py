@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gatevalve.contracts.canonical import sha256
 from gatevalve.contracts.files import SCORE_ONE, PairRow
 from gatevalve.contracts.policy import GatePolicySpec
 from gatevalve.contracts.reasons import Finding, Outcome
 from gatevalve.gate.churn import churn
 from gatevalve.gate.results import CheckResult
-from support.gate_cases import case_of, drawn_rows, guard_rows, must_pass_policy, must_rows, policy_of, row_of
+from support.gate_cases import PRIMARY_DECODES, case_of, drawn_rows, guard_rows, must_pass_policy, must_rows, policy_of, row_of
 from support.thresholds import THRESHOLDS
 
 ONE = SCORE_ONE
@@ -116,3 +117,16 @@ def test_a_candidate_that_is_the_incumbent_shows_none_on_average() -> None:
     rates = [rng.random() for _ in range(4000)]
     result = of_target(allowed(0, 4), drawn_rows("target", [(rate, rate) for rate in rates], 4, rng))
     assert abs(float(result.statistic or 1)) < 0.01
+
+
+JUDGED = {
+    "verifier": None,
+    "judge": {"url": "http://judge.example", "model": "judge", "canaries": {"uri": "suites/a.jsonl", "digest": sha256(b"canaries")}},
+}
+
+
+def test_a_judge_calls_no_reply_right_so_a_lost_comparison_is_no_lost_answer() -> None:
+    rules = policy_of(guard={**JUDGED, "decodes": 2, "floorBasisPoints": 0})
+    kept = [row_of("target", item, (ONE,) * PRIMARY_DECODES, (ONE,) * PRIMARY_DECODES) for item in range(40)]
+    lost = [row_of("regression", item, (0, 0), (ONE // 2, ONE // 2)) for item in range(40)]
+    assert [result.suite for result in churn(rules, *case_of(rules, [*kept, *lost]))] == ["target"]

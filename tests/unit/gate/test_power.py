@@ -318,3 +318,12 @@ def test_nothing_is_missing_where(sentence: str) -> None:
     changes, share = UNKNOWN[sentence]
     seen = planned_power(with_primary(changes))
     assert (seen.share if seen else None) == share
+
+
+def test_a_judged_score_is_planned_with_no_more_than_it_can_vary() -> None:
+    spec = policy_of().suites[0].wire()
+    judge = {"url": "http://judge.example", "model": "judge", "canaries": {"uri": "suites/a.jsonl", "digest": sha256(b"canaries")}}
+    judged = Suite.parse({**{key: value for key, value in spec.items() if key != "verifier"}, "judge": judge})
+    rng = random.Random(3)
+    rows = [row_of("target", item, tuple(rng.choice((0, SCORE_ONE)) for _ in range(3)), (SCORE_ONE // 2,) * 3) for item in range(2000)]
+    assert planned_noise(judged).within == pytest.approx(observed_noise(rows, 3).within, rel=0.1)
