@@ -86,8 +86,8 @@ def _named(args: argparse.Namespace, text: str) -> Named:
 
 def _size(text: str) -> tuple[str, int]:
     suite, _, number = text.partition("=")
-    if not number.isdigit() or int(number) < 2:
-        raise ContractError("--items", f"{text} names no number of items", "give SUITE=NUMBER, at least 2")
+    if not (number.isascii() and number.isdigit() and len(number) < 8) or int(number) < 2:
+        raise ContractError("--items", f"{text} names no number of items", "give SUITE=NUMBER, from 2 to 9999999")
     return suite, int(number)
 
 

@@ -31,5 +31,5 @@ def _documents(path: Path) -> list[object]:
         return list(yaml.safe_load_all(path.read_text()))
     except (OSError, UnicodeDecodeError) as error:
         raise ContractError("--policy", f"{path} cannot be read: {error}", f"give the file of a {KIND}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ContractError("--policy", f"{path} is no YAML: {' '.join(str(error).split())}", f"give the file of a {KIND}") from error

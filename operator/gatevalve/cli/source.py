@@ -43,12 +43,19 @@ def question(args: argparse.Namespace, channel: str) -> Question:
     if args.key_sha256 is not None and not re.fullmatch(patterns.DIGEST, args.key_sha256):
         raise ContractError("--key-sha256", f"{args.key_sha256} is no digest", "give sha256: and 64 hexadecimal digits, as NOTES prints it")
     certificate = _certificate(args.certificate) if args.certificate else None
-    reader = None if args.offline and certificate else Reader.connect(args.kubeconfig, args.namespace)
+    reader = None if args.offline and certificate else _reader(args)
     certificates = [certificate] if certificate else reader.certificates() if reader else []
     things = reader.entries(channel) if reader and not args.offline else None
     if things == [] and args.log is None and reader is not None:
         raise nothing_of(channel, reader)
     return Question(channel, things, certificates, args.key_sha256, args.log, args.sealed)
+
+
+def _reader(args: argparse.Namespace) -> Reader:
+    try:
+        return Reader.connect(args.kubeconfig, args.namespace)
+    except ClusterError as error:
+        raise ClusterError(f"{error}{'; with --certificate no cluster is asked' if args.offline else ''}") from error
 
 
 def nothing_of(channel: str, reader: Reader) -> ClusterError:

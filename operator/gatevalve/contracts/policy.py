@@ -113,7 +113,8 @@ FIELDS_OF_ROLE: dict[str, Role] = {
 
 
 def _belongs(name: str, role: str) -> str:
-    return f"{to_camel(name)} is required for a {role} suite (0 for none) and does not apply to others"
+    none = 10_000 if name == "margin_basis_points" else 0
+    return f"{to_camel(name)} is required for a {role} suite ({none} for none) and does not apply to others"
 
 
 SCORER = "set either verifier or judge for a suite that is scored, and neither for a Behaviour suite"
@@ -153,7 +154,8 @@ class Suite(Contract):
         default=None, description="Primary: the gain that 8 of 10 tests should see; the channel is Underpowered when its items are too few."
     )
     margin_basis_points: BasisPoints | None = Field(
-        default=None, description="Guard: the largest tolerable loss against incumbent and anchor."
+        default=None,
+        description="Guard: the largest tolerable loss against incumbent and anchor; hardly any test can show that there is none (0).",
     )
     floor_basis_points: BasisPoints | None = Field(
         default=None, description="Guard: the rate the candidate must be shown to exceed; 0 for none."
@@ -238,7 +240,9 @@ class Behaviour(Contract):
 class Sentinels(Contract):
     """Probes of the gate itself: a candidate that is the incumbent, which must not pass, and a known-bad one, which must be rejected."""
 
-    every_candidates: int = Field(ge=0, le=10_000, description="Tests between two sentinels; they also follow each new policy. 0 for none.")
+    every_candidates: int = Field(
+        ge=0, le=10_000, description="Tests after which one sentinel of each kind runs; they also follow each new policy. 0 for none."
+    )
 
 
 class EvidenceRules(Contract):

@@ -21,8 +21,11 @@ def underpowered(policy: GatePolicySpec) -> tuple[bool | None, ConditionReason, 
     text = f"a test sees the minDetectableEffectBasisPoints of {seen.effect_basis_points} in {int(seen.share * 100)} of 100 cases"
     if seen.share >= SEEN:
         return False, ConditionReason.AS_EXPECTED, text
-    return True, ConditionReason.UNDERPOWERED, f"{text}; {_remedy(seen)}"
+    return True, ConditionReason.UNDERPOWERED, f"{text}; {_remedy(policy, seen)}"
 
 
-def _remedy(seen: Seen) -> str:
+def _remedy(policy: GatePolicySpec, seen: Seen) -> str:
+    least = policy.primary.min_effect_basis_points or 0
+    if least >= seen.effect_basis_points:
+        return f"minEffectBasisPoints is {least}, and no number of items shows an effect beyond it that is not: lower it"
     return f"{' or '.join(seen.remedies)} would see it in 80" if seen.remedies else NO_SINGLE_REMEDY

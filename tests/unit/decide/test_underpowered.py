@@ -48,12 +48,21 @@ TOLD: dict[str, tuple[GatePolicySpec, tuple[str, str, str]]] = {
         ),
     ),
     "an effect that no number of items shows in time": (
-        with_primary(minDetectableEffectBasisPoints=10),
+        with_primary(minDetectableEffectBasisPoints=10, minEffectBasisPoints=5),
         (
             "True",
             "Underpowered",
             "a test sees the minDetectableEffectBasisPoints of 10 in 0 of 100 cases; "
             "neither more items nor more decodes alone would see it in 80: change both and the screen, or plan with a larger effect",
+        ),
+    ),
+    "an effect that is no greater than the least one": (
+        with_primary(minDetectableEffectBasisPoints=50, minEffectBasisPoints=50),
+        (
+            "True",
+            "Underpowered",
+            "a test sees the minDetectableEffectBasisPoints of 50 in 0 of 100 cases; "
+            "minEffectBasisPoints is 50, and no number of items shows an effect beyond it that is not: lower it",
         ),
     ),
     "a policy that wants to see nothing": (

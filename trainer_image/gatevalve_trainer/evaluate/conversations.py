@@ -11,7 +11,7 @@ from typing import Any
 from gatevalve.contracts.canonical import canonical_json
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.files import Item, TrafficRecord
-from gatevalve.contracts.policy import Suite
+from gatevalve.contracts.policy import SCREEN, Suite
 from gatevalve_trainer.errors import ItemSupply
 from gatevalve_trainer.snapshot.join import content_text, first_user_text
 from gatevalve_trainer.snapshot.segments import closed_segments, read_segment
@@ -60,9 +60,10 @@ class Conversations:
         items = tuple(item for item, _ in zip(_items(task, left), range(count), strict=False))
         if len(items) < count:
             scored = "" if task is None else f", of which {task.name} has an answer to {len(items)}"
+            field = "futility.items" if suite.name == SCREEN else "items.traffic.min"
             raise ItemSupply(
                 f"suite {suite.name}: {len(left)} fresh conversations of the sealed side{scored}, {count} are needed; "
-                "wait for traffic, or apply a policy with a smaller items.traffic.min"
+                f"wait for traffic, or apply a policy with a smaller {field}"
             )
         return items
 

@@ -76,7 +76,7 @@ def _barren(name: str, found: _Found, count: int) -> GatevalveError:
     if fresh + used >= count:
         return ItemSupply(
             f"task {name}: supplies {fresh} fresh sealed items, {count} are needed: earlier rounds and sentinels hold {used} more, "
-            f"and {BARREN_DRAWS} draws brought nothing new; apply a policy with another generator or a smaller items.count"
+            f"and {BARREN_DRAWS} draws brought nothing new; apply a policy with another generator, or smaller items.count and screen"
         )
     problem = f"supplies only {fresh + used} sealed items, {count} are needed: {BARREN_DRAWS} more draws brought nothing new"
     return ContractError(f"task {name}", problem, "lower items.count, or widen the generator")
