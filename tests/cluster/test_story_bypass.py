@@ -139,7 +139,8 @@ def test_an_external_copy_that_was_edited_breaks_the_log_until_it_is_restored(at
 def test_no_route_of_the_engine_loads_or_names_an_adapter(attacked: Attacked, intruder: Intruder):
     name, path = intruder.adapter["adapter"], f"{DATA_PATH}/{intruder.adapter['uri']}"
     load = {"lora_name": name, "lora_path": path, "name": name, "src": path}
-    log = attacked.kubectl("logs", attacked.stage.pool_pods()[0], "--container", "vllm")
+    serving = attacked.stage.pool_pods()[0]
+    log, before = attacked.kubectl("logs", serving, "--container", "vllm"), restarts(attacked, serving)
     with attacked.tampering("UnauthorizedRequest", "a request to"), attacked.pod() as pod:
         routes = engine_routes(log)
         assert {("POST", "/v1/load_lora_adapter"), ("POST", "/adapters"), ("POST", "/invocations")} <= routes
@@ -150,6 +151,7 @@ def test_no_route_of_the_engine_loads_or_names_an_adapter(attacked: Attacked, in
             header = {f"{SAGEMAKER_ADAPTER_HEADER.decode()}-identifier": name}
             assert pod.request("POST", path, asks_for(CHANNEL), header).status == 400
         report = pod.report()
+    assert restarts(attacked, serving) == before
     assert report.get("foreignAdapters", []) == []
     assert name not in [adapter["name"] for adapter in report["adapters"]]
     assert attacked.metric("unauthorized_adapters") == 0

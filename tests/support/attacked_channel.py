@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,13 @@ class Attacked:
     @contextmanager
     def pod(self) -> Iterator[Pod]:
         """The pool's one pod."""
-        with self.stage.cluster.port_forward(NAMESPACE, f"pod/{self.stage.pool_pods()[0]}", ENGINE_PORT) as port:
-            yield Pod(f"http://127.0.0.1:{port}")
+        with ExitStack() as ways:
+
+            def way() -> str:
+                target = f"pod/{self.stage.pool_pods()[0]}"
+                return f"http://127.0.0.1:{ways.enter_context(self.stage.cluster.port_forward(NAMESPACE, target, ENGINE_PORT))}"
+
+            yield Pod(way)
 
     @contextmanager
     def untouched(self) -> Iterator[str]:
@@ -267,16 +272,26 @@ class Attacked:
             self.stage.kubectl("rollout", "status", OPERATOR, f"--timeout={PATIENCE_SECONDS}s", timeout=PATIENCE_SECONDS + 30)
 
 
-@dataclass(frozen=True)
 class Pod:
-    """A pod of the pool, asked at its own port."""
+    """A pod of the pool, asked at its own port; `way` opens one to it."""
 
-    url: str
+    def __init__(self, way: Callable[[], str]) -> None:
+        self._way = way
+        self._url = way()
 
     def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
-        """One request; a refusal is a reply too."""
+        """One request; a refusal is a reply too. Port-forwards break now and then: where one is gone nobody was asked."""
+        try:
+            return self._request(method, path, body, headers)
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise
+        self._url = self._way()
+        return self._request(method, path, body, headers)
+
+    def _request(self, method: str, path: str, body: Any, headers: dict[str, str] | None) -> Reply:
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json", **(headers or {})}, method=method)
+        request = urllib.request.Request(self._url + path, data, {"content-type": "application/json", **(headers or {})}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
                 return Reply(reply.status, _parsed(reply.read()), reply.headers.get(HEADER_RELEASE))
