@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gatevalve.cli.areas import sealed_root
 from gatevalve.cli.copies import Copies, read_copies
+from gatevalve.cli.sealed import sealed_evidence
 from gatevalve.contracts.canonical import Digest, sha256
 from gatevalve.contracts.errors import ContractError
 from gatevalve.contracts.names import entry_sequence, log_file
@@ -19,7 +19,6 @@ from gatevalve.engine.audit import Findings, examine
 from gatevalve.engine.chain import copy_of, differences, every_problem, read_link, verify_chain
 from gatevalve.io.ports import KubeObject
 from gatevalve.io.signing import VerifyKey
-from gatevalve.io.store import Area, SealedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def sound_log(question: Question) -> LogState:
 
 
 async def _examined(question: Question, state: LogState) -> Findings:
-    store = SealedEvidence(Area(str(sealed_root(question.sealed_dir)))) if question.sealed_dir is not None else None
+    store = sealed_evidence(question.sealed_dir) if question.sealed_dir is not None else None
     return await examine(state, store, version("gatevalve"))
 
 

@@ -23,7 +23,7 @@ from gatevalve.decide.log import LogState, name_of
 from gatevalve.decide.plan import AppendEntry, CreateJob, DeleteJob, Event, Plan
 from gatevalve.decide.sentinel_schedule import due_sentinel
 from gatevalve.decide.sentinel_verdict import Probed, judge_sentinel
-from gatevalve.decide.view import ChannelView, View
+from gatevalve.decide.view import ChannelView, JobView, View
 
 DEADLINE_SECONDS = 6 * 3600
 POD_POLL_SECONDS = 10.0
@@ -102,7 +102,7 @@ def advance_sentinel(probe: Probe) -> Plan:
 
 def attempts(probe: Probe) -> StepState:
     """What the attempts of a sentinel ask for."""
-    return step_state(of_step(probe.view.jobs, probe.sentinel.uid, Step.SENTINEL), probe.view.now)
+    return step_state(_jobs(probe), probe.view.now)
 
 
 def freeze_after_failure(view: View, channel: ChannelView, log: LogState) -> Plan:
@@ -140,8 +140,11 @@ def _next_look(probe: Probe) -> float:
 
 
 def _running(probe: Probe) -> tuple[DeleteJob, ...]:
-    mine = of_step(probe.view.jobs, probe.sentinel.uid, Step.SENTINEL)
-    return tuple(DeleteJob(job.name) for job in mine if not job.finished and not job.deleting)
+    return tuple(DeleteJob(job.name) for job in _jobs(probe) if not job.finished and not job.deleting)
+
+
+def _jobs(probe: Probe) -> tuple[JobView, ...]:
+    return of_step(probe.view.jobs, probe.sentinel.uid, Step.SENTINEL)
 
 
 # ---- its end
@@ -154,7 +157,7 @@ def _given_up(probe: Probe) -> str | None:
         return "another policy came into force"
     if probe.seconds_left <= 0:
         return f"no verdict within {DEADLINE_SECONDS // 3600} h"
-    return shortage(of_step(probe.view.jobs, probe.sentinel.uid, Step.SENTINEL))
+    return shortage(_jobs(probe))
 
 
 def _said(state: StepState) -> str:
